@@ -1,0 +1,66 @@
+# One environment, .venv, for everything. An install happens once, and again
+# only after pyproject.toml or constraints.txt has changed.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Environment variables, because pip hands these, and not -c, to its isolated
+# builds as well. Older versions of pip read the first, newer ones the second.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# One thread for each test worker: more would only fight over the same cores.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
+            MPLBACKEND=Agg HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help run test lint bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(STAMP)-base ## print the epsilon bracket of every row of the paper's table
+	$(BIN)/plrvo account --table
+
+test: $(STAMP)-dev ## run the tests and doctests; PYTEST_ARGS="-m slow" for the slow ones
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(STAMP)-dev ## check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)-dev ## run the side-by-side measurements
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)-dev ## build the site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf src/*.egg-info
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(STAMP)-base: pyproject.toml constraints.txt | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+# Torch goes first and by its exact version, so that nothing else picks a build of it.
+# dev contains base: both stamps are new.
+$(STAMP)-dev: pyproject.toml constraints.txt | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $(STAMP)-base $@

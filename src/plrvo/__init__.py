@@ -1,0 +1,44 @@
+"""plrvo: choose, certify, train with and audit the noise of differentially private deep learning."""
+
+from plrvo.accounting import Epsilon, Ledger, Workload, calibrate, delta, epsilon
+from plrvo.noise import (
+    PLRV,
+    ChiSquaredSeed,
+    ExponentialSeed,
+    GammaPLRV,
+    GammaSeed,
+    Gaussian,
+    Laplace,
+    Noise,
+    Seed,
+    SumSeed,
+    TruncatedNormalSeed,
+    UniformSeed,
+    WeibullSeed,
+    noise_from_dict,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PLRV",
+    "ChiSquaredSeed",
+    "Epsilon",
+    "ExponentialSeed",
+    "GammaPLRV",
+    "GammaSeed",
+    "Gaussian",
+    "Laplace",
+    "Ledger",
+    "Noise",
+    "Seed",
+    "SumSeed",
+    "TruncatedNormalSeed",
+    "UniformSeed",
+    "WeibullSeed",
+    "Workload",
+    "calibrate",
+    "delta",
+    "epsilon",
+    "noise_from_dict",
+]

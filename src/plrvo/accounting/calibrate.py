@@ -1,0 +1,52 @@
+"""The smallest noise of a given shape that certifies a budget. Conservative: it never returns one that misses it."""
+
+from __future__ import annotations
+
+import math
+
+from plrvo import validate
+from plrvo.accounting.ledger import Ledger
+from plrvo.accounting.workload import Workload
+from plrvo.noise.base import Noise
+
+_TOLERANCE = 1e-6  # relative, on the width of the noise
+_WIDEST = 1e15
+
+
+def calibrate(noise: Noise, work: Workload, epsilon: float, delta: float) -> Noise:
+    """`noise` made as narrow as the budget allows; its own width is only where the search starts.
+
+    >>> from plrvo import Laplace
+    >>> work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
+    >>> fitted = calibrate(Laplace(1.0), work, epsilon=1.0, delta=1e-5)
+    >>> certified = Ledger().plus(fitted, work).certified(1e-5).value
+    >>> 0.9999 < certified <= 1.0
+    True
+    """
+    validate.positive(epsilon=epsilon)
+    validate.probability(delta=delta)
+
+    def miss(log_width: float) -> float:
+        """log of certified / budget: positive where the budget is missed. Clipped, since epsilon may be 0 or inf."""
+        value = Ledger().plus(noise.scaled(math.exp(log_width)), work).certified(delta).value
+        return min(50.0, max(-50.0, math.log(value / epsilon))) if value > 0 else -50.0
+
+    narrow = wide = 0.0
+    if miss(0.0) > 0:
+        while miss(wide) > 0:
+            narrow, wide = wide, wide + 1.0
+            if wide > math.log(_WIDEST):
+                raise validate.InvalidArgument("epsilon", epsilon, "a budget that some width of this noise can reach")
+    else:
+        while miss(narrow) <= 0:
+            wide, narrow = narrow, narrow - 1.0
+            if narrow < -math.log(_WIDEST):
+                return noise.scaled(math.exp(narrow))
+    from scipy import optimize  # here, so that importing plrvo does not wait for it
+
+    root = optimize.toms748(miss, narrow, wide, xtol=_TOLERANCE / 4, rtol=1e-12)
+    step = _TOLERANCE / 4
+    while miss(root) > 0:
+        root += step
+        step *= 2
+    return noise.scaled(math.exp(root))

@@ -1,0 +1,132 @@
+"""The epsilon bracket, of one noise and workload or of a ledger of different ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from plrvo import validate
+from plrvo.accounting.certified import Certificate, Entry, certified_delta, certified_epsilon
+from plrvo.accounting.lower import lower_loss
+from plrvo.accounting.published import published_epsilon
+from plrvo.accounting.workload import Workload
+from plrvo.noise.base import Noise
+from plrvo.noise.serial import noise_from_dict
+
+
+@dataclass(frozen=True)
+class Epsilon:
+    """An epsilon as a bracket, never a bare number that could be mistaken for another.
+
+    Attributes:
+        certified: a proved upper bound, which a guarantee may rest on.
+        lower: what an attacker provably reaches; no valid epsilon is below it.
+        published: the paper's formula, which is not a bound; None where it does not apply.
+        delta: the delta at which all three hold.
+        method: which proof gave `certified` ("rdp", "pure" or "pld").
+        order: the moment order of `certified` (None unless by "rdp").
+    """
+
+    certified: float
+    lower: float
+    published: float | None
+    delta: float
+    method: str
+    order: int | None
+
+    @property
+    def published_is_refuted(self) -> bool:
+        """Whether an attack provably exceeds the published figure."""
+        return self.published is not None and self.published < self.lower
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What has been released: noises with their workloads, in any mixture of clips and rates.
+
+    >>> from plrvo import Gaussian, Laplace
+    >>> ledger = Ledger().plus(Laplace(1.0), Workload(sample_rate=0.01, steps=100, clip=1.0, dimension=1000))
+    >>> ledger = ledger.plus(Gaussian(1.0), Workload(sample_rate=0.02, steps=50, clip=1.0, dimension=9))
+    >>> bracket = ledger.epsilon(delta=1e-5)
+    >>> bracket.lower <= bracket.certified
+    True
+    """
+
+    entries: tuple[Entry, ...] = ()
+
+    def plus(self, noise: Noise, work: Workload) -> Ledger:
+        """A ledger with so many more steps; equal kinds of step are counted together."""
+        entries = list(self.entries)
+        for i, (known, counted) in enumerate(entries):
+            if known == noise and replace(counted, steps=work.steps) == work:
+                entries[i] = (known, replace(counted, steps=counted.steps + work.steps))
+                return Ledger(tuple(entries))
+        return Ledger((*entries, (noise, work)))
+
+    @property
+    def steps(self) -> int:
+        return sum(work.steps for _, work in self.entries)
+
+    def certified(self, delta: float) -> Certificate:
+        """The certified epsilon alone, which is fast."""
+        validate.probability(delta=delta)
+        if not self.entries:
+            return Certificate(0.0, None, "pure")
+        with np.errstate(over="ignore"):  # to infinity, which is the right answer
+            return certified_epsilon(self.entries, delta)
+
+    def certified_delta(self, epsilon: float) -> Certificate:
+        """The certified delta at a given epsilon."""
+        validate.non_negative(epsilon=epsilon)
+        return certified_delta(self.entries, epsilon) if self.entries else Certificate(0.0, None, "pure")
+
+    def epsilon(self, delta: float) -> Epsilon:
+        """The whole bracket."""
+        upper = self.certified(delta)
+        if not self.entries:
+            return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
+        with np.errstate(over="ignore"):
+            lower = lower_loss(self.entries, delta).epsilon(delta)
+            published = published_epsilon(self.entries, delta)
+        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
+            raise ArithmeticError(
+                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
+            )
+        return Epsilon(upper.value, lower, published[0] if published else None, delta, upper.method, upper.order)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Plain data that `Ledger.from_list` turns back into an equal ledger."""
+        return [{"noise": noise.to_dict(), "workload": work.to_dict()} for noise, work in self.entries]
+
+    @staticmethod
+    def from_list(items: Sequence[Mapping[str, Any]]) -> Ledger:
+        return Ledger(tuple((noise_from_dict(item["noise"]), Workload(**item["workload"])) for item in items))
+
+
+def epsilon(noise: Noise, work: Workload, delta: float) -> Epsilon:
+    """The epsilon bracket of `work.steps` steps with this noise.
+
+    >>> from plrvo import GammaPLRV
+    >>> work = Workload(sample_rate=0.01, steps=300, clip=0.5, dimension=26_010)
+    >>> bracket = epsilon(GammaPLRV(k=40_000, theta=6e-5), work, delta=1e-5)
+    >>> print(f"{bracket.published:.3f} {bracket.certified:.3f} {bracket.published_is_refuted}")
+    1.607 2.382 True
+    """
+    return Ledger().plus(noise, work).epsilon(delta)
+
+
+def delta(noise: Noise, work: Workload, epsilon: float) -> float:
+    """The certified delta of `work.steps` steps with this noise at a given epsilon."""
+    return Ledger().plus(noise, work).certified_delta(epsilon).value
+
+
+def sigma_effective(noise: Noise, work: Workload) -> float:
+    """1/(C sqrt I): the noise multiplier of the Gaussian whose moments bound this noise's, dimension large.
+
+    For moments at integer orders only; not for a privacy loss distribution (theory, section 4).
+    """
+    return 1 / (work.clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1)))

@@ -1,0 +1,69 @@
+"""The log moment A(lambda) of one subsampled step, all coordinates together (theory, section 3).
+
+    A(lambda) = log sum_{eta=0}^{lambda+1} binom(lambda+1, eta) (1-q)^(lambda+1-eta) q^eta exp(H(eta)),
+
+H(eta) >= log sup_g prod_i F(|g_i|, eta), asked from the noise. The example's coin is tossed once for all coordinates:
+the sum over eta stands outside the product. H(0) = H(1) = 0, so with the weights summing to one
+
+    A(lambda) = log1p( sum_{eta>=2} weight * (e^H - 1) ),
+
+which keeps its precision however small the moment is.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from plrvo.noise.base import Array, Noise
+from plrvo.noise.functions import log_expm1
+
+MAX_ORDER = 1 << 17
+
+
+def log_weights(order: int, q: float) -> Array:
+    """log of binom(order, eta) (1-q)^(order-eta) q^eta for eta = 0 .. order, q < 1."""
+    eta = np.arange(order + 1.0)
+    factorials = log_factorials(order)
+    return factorials[order] - factorials - factorials[::-1] + (order - eta) * np.log1p(-q) + eta * np.log(q)
+
+
+@lru_cache(maxsize=64)
+def log_factorials(order: int) -> Array:
+    """log 0!, log 1!, ..., log order!."""
+    return np.asarray(special.gammaln(np.arange(order + 1.0) + 1))
+
+
+class StepMoments:
+    """A(lambda) for one noise, clip, dimension and sampling rate, at integer lambda >= 1."""
+
+    def __init__(self, noise: Noise, clip: float, dimension: int, sample_rate: float, tail: float = 0.0) -> None:
+        self._noise, self._clip, self._dimension = noise, clip, dimension
+        self._q, self._tail = sample_rate, tail
+        self._log_excess = np.full(2, -np.inf)  # log(e^H(eta) - 1), grown as orders are asked for
+        self._known: dict[int, float] = {}
+
+    def __call__(self, lambda_: int) -> float:
+        if lambda_ not in self._known:
+            self._known[lambda_] = self._at(lambda_ + 1)
+        return self._known[lambda_]
+
+    def _joint(self, first: int, end: int) -> Array:
+        eta = np.arange(first, end, dtype=float)
+        with np.errstate(over="ignore"):
+            return self._noise.log_joint_moment(self._clip, self._dimension, eta, self._tail)
+
+    def _at(self, order: int) -> float:
+        if self._q == 1:
+            return float(self._joint(order, order + 1)[0])
+        if order >= len(self._log_excess):
+            first = len(self._log_excess)
+            grown = self._joint(first, max(order + 1, min(2 * first, first + 512), 34))
+            self._log_excess = np.concatenate([self._log_excess, log_expm1(grown)])
+        terms = log_weights(order, self._q)[2:] + self._log_excess[2 : order + 1]
+        top = terms.max()
+        if top == np.inf:
+            return np.inf
+        return float(np.logaddexp(0.0, top + np.log(np.sum(np.exp(terms - top)))))

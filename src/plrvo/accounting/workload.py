@@ -1,0 +1,34 @@
+"""What a training run asks of its noise."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from plrvo import validate
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`steps` noisy sums of gradients clipped to l2 norm `clip` in `dimension` coordinates, from Poisson batches.
+
+    Every example joins a batch independently with probability `sample_rate`. None of the numbers may depend on the
+    private data. `dimension` is the number of trainable parameters, or the number of coordinates that one example is
+    guaranteed to touch where the model makes gradients sparse.
+
+    >>> Workload(sample_rate=0.01, steps=300, clip=0.1, dimension=26_010).steps
+    300
+    """
+
+    sample_rate: float
+    steps: int
+    clip: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        validate.rate(sample_rate=self.sample_rate)
+        validate.positive_integer(steps=self.steps, dimension=self.dimension)
+        validate.positive(clip=self.clip)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,1 @@
+"""The `plrvo` command: one module per command, no mathematics."""

@@ -1,0 +1,70 @@
+"""The entry point: commands, and one clear line for a user's mistake."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+import plrvo
+from plrvo.cli.account import account
+from plrvo.cli.calibrate import calibrate
+from plrvo.cli.options import option_name
+from plrvo.validate import InvalidArgument
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[
+    1
+]  # typer carries its own copy of click, or uses click: take what it has
+
+app = typer.Typer(
+    name="plrvo",
+    help="Choose, certify, train with and audit the noise of differentially private deep learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(account)
+app.command()(calibrate)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"plrvo {plrvo.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Choose, certify, train with and audit the noise of differentially private deep learning."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 done, 1 the answer is no, 2 bad input (one line on stderr)."""
+    try:
+        result = app(list(arguments) if arguments is not None else None, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except InvalidArgument as error:
+        return _refuse(f"{option_name(error.argument)} {_shown(error.value)}: expected {error.expected}")
+    except _UsageError as error:
+        return 2 if type(error).__name__ == "NoArgsIsHelpError" else _refuse(_usage_message(error))
+    except (typer.Abort, KeyboardInterrupt):
+        return _refuse("stopped", 130)
+
+
+def _usage_message(error: Exception) -> str:
+    """What the parser found, with the value that it leaves out."""
+    message = str(getattr(error, "format_message", lambda: error)())
+    details: list[dict[str, object]] = getattr(error.__cause__, "errors", list)()
+    return f"{message} (got {details[0]['input']!r})" if details else message
+
+
+def _shown(value: object) -> str:
+    return "(missing)" if value is None else str(value)
+
+
+def _refuse(message: str, code: int = 2) -> int:
+    print(f"plrvo: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,103 @@
+"""How numbers and tables reach the reader."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from plrvo.accounting import Epsilon, Workload, sigma_effective
+from plrvo.cli.options import plain
+from plrvo.noise import Noise
+
+
+def rounded_up(value: float, digits: int = 4) -> str:
+    """A certified value to so many significant digits, never printed smaller than it is."""
+    return _rounded(value, digits, math.ceil)
+
+
+def rounded_down(value: float, digits: int = 4) -> str:
+    """A lower bound to so many significant digits, never printed larger than it is."""
+    return _rounded(value, digits, math.floor)
+
+
+def _rounded(value: float, digits: int, direction: Any) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
+    return f"{direction(value / unit * (1 - 1e-15)) * unit:.{digits}g}"
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    print(json.dumps(plain(result), allow_nan=False))
+
+
+def bracket_result(noise: Noise, work: Workload, bracket: Epsilon) -> dict[str, Any]:
+    """The keys that `account` and `calibrate` have in common."""
+    return {
+        "epsilon_certified": bracket.certified,
+        "epsilon_lower": bracket.lower,
+        "epsilon_published": bracket.published,
+        "order": bracket.order,
+        "method": bracket.method,
+        "delta": bracket.delta,
+        "sigma_effective": _or_none(lambda: sigma_effective(noise, work)),
+        "distortion": noise.distortion,
+        "noise": noise.to_dict(),
+        "workload": work.to_dict(),
+    }
+
+
+def _or_none(compute: Any) -> Any:
+    """None where a noise has no such number (the joint information of a shared scale that is not Gamma)."""
+    try:
+        return compute()
+    except ValueError:
+        return None
+
+
+def refutation(bracket: Epsilon) -> str | None:
+    """One sentence when the published figure is provably too small."""
+    if not bracket.published_is_refuted or bracket.published is None:
+        return None
+    return (
+        f"The published figure is refuted for this setting: an attack provably reaches epsilon "
+        f"{rounded_down(bracket.lower)}, above the published {bracket.published:.4g}. Rely on certified."
+    )
+
+
+def bracket_table(noise: Noise, work: Workload, bracket: Epsilon) -> None:
+    """The bracket as a table for a terminal."""
+    console = Console()
+    table = Table(title=f"{_describe(noise)}, delta {bracket.delta:g}", title_justify="left")
+    table.add_column("epsilon")
+    table.add_column("value", justify="right")
+    table.add_column("what it is")
+    by = {"rdp": f"moments, order {bracket.order}", "pure": "bounded likelihood ratio", "pld": "loss distribution"}
+    table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({by[bracket.method]})")
+    table.add_row("lower", rounded_down(bracket.lower), "an attacker provably reaches this")
+    published = "-" if bracket.published is None else f"{bracket.published:.4g}"
+    note = "not covered by the paper" if bracket.published is None else "the paper's formula; not a bound"
+    table.add_row("published", published, note)
+    console.print(table)
+    console.print(
+        f"{work.steps} steps, sampling rate {work.sample_rate:g}, clip {work.clip:g}, dimension {work.dimension}. "
+        f"Expected |noise| per coordinate: {noise.distortion:.4g}.",
+        highlight=False,
+    )
+    if bracket.certified == math.inf:
+        console.print("No moment order is finite here: nothing can be certified. Use more noise.")
+    sentence = refutation(bracket)
+    if sentence:
+        console.print(sentence, style="bold red")
+
+
+def _describe(noise: Noise) -> str:
+    parameters = ", ".join(f"{key}={value}" for key, value in noise.to_dict().items() if key != "noise")
+    return f"{noise.kind} noise ({parameters})"

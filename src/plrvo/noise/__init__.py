@@ -1,0 +1,27 @@
+"""What is added: noise objects that sample, and know their density, moments and score."""
+
+from plrvo.noise.base import Noise
+from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.laplace import Laplace
+from plrvo.noise.plrv import PLRV, GammaPLRV
+from plrvo.noise.seed_families import TruncatedNormalSeed, UniformSeed, WeibullSeed
+from plrvo.noise.seeds import ChiSquaredSeed, ExponentialSeed, GammaSeed, Seed, SumSeed
+from plrvo.noise.serial import noise_from_dict, seed_from_dict
+
+__all__ = [
+    "PLRV",
+    "ChiSquaredSeed",
+    "ExponentialSeed",
+    "GammaPLRV",
+    "GammaSeed",
+    "Gaussian",
+    "Laplace",
+    "Noise",
+    "Seed",
+    "SumSeed",
+    "TruncatedNormalSeed",
+    "UniformSeed",
+    "WeibullSeed",
+    "noise_from_dict",
+    "seed_from_dict",
+]

@@ -1,0 +1,85 @@
+"""What every noise can do. The accountant, the designer, the trainer and the auditor ask nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from plrvo.noise.sampling import Generator, Shape
+
+Array = NDArray[np.float64]
+
+
+class Noise(ABC):
+    """Symmetric noise added to every coordinate of a clipped sum of gradients.
+
+    One-coordinate functions (`log_density`, `cdf`, `score`, `log_moment`) describe a single coordinate. What depends on
+    all of them together (`log_joint_moment`, `pure_loss`) takes the l2 clip and the dimension.
+    """
+
+    kind: ClassVar[str]
+
+    shared: bool = False  # one random scale for all coordinates of a step
+
+    @abstractmethod
+    def sample(self, shape: Shape, generator: Generator, dtype: Any = None) -> Any:
+        """A fresh draw: an ndarray for a `numpy.random.Generator`, a tensor for a `torch.Generator`.
+
+        `dtype` is float32 or float64 of the library that the generator belongs to; the default is NumPy's float64 and
+        torch's default type.
+        """
+
+    @abstractmethod
+    def log_density(self, z: ArrayLike) -> Array: ...
+
+    @abstractmethod
+    def cdf(self, z: ArrayLike) -> Array: ...
+
+    @abstractmethod
+    def score(self, z: Any) -> Any:
+        """-p'(z)/p(z), elementwise on an ndarray or a tensor."""
+
+    @property
+    @abstractmethod
+    def distortion(self) -> float:
+        """E|z|, `inf` where it diverges."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float: ...
+
+    @abstractmethod
+    def fisher_information(self, dimension: int = 1) -> float:
+        """Information about a shift of one coordinate, out of `dimension` (which matters for a shared scale only)."""
+
+    @abstractmethod
+    def log_moment(self, x: ArrayLike, eta: ArrayLike) -> Array:
+        """h = log F(x, eta), F = integral p(z-x)^eta p(z)^(1-eta) dz, exact up to rounding; 0 at eta = 0 and 1."""
+
+    def log_moment_scale_revealed(self, x: ArrayLike, eta: ArrayLike) -> Array | None:
+        """log G(x, eta) >= log F(x, eta): the random scale is shown too. None where there is none to show."""
+        return None
+
+    @abstractmethod
+    def log_joint_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
+        """An upper bound on log of the supremum, over gradients g with norm at most `clip`, of prod_i F(|g_i|, eta).
+
+        A shared scale u is averaged outside the product, over u up to its (1 - tail) quantile: who uses that charges
+        `tail` per step to delta. Noises without a shared scale ignore `tail`. Integer eta >= 0.
+        """
+
+    @abstractmethod
+    def pure_loss(self, clip: float, dimension: int) -> float:
+        """The supremum of the log likelihood ratio over outputs and clipped gradients; `inf` where unbounded."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Noise:
+        """The same shape, `factor` times wider."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain description that `plrvo.noise.noise_from_dict` turns back into an equal object."""
+        return {"noise": self.kind, **asdict(self)}  # type: ignore[call-overload]

@@ -1,0 +1,65 @@
+"""Gaussian noise, the reference that everything is compared with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from plrvo import validate
+from plrvo.noise import sampling
+from plrvo.noise.base import Array, Noise
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Independent normal noise of standard deviation `sigma` at sum scale (noise multiplier times clip)."""
+
+    sigma: float
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        validate.positive(sigma=self.sigma)
+
+    def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
+        values = sampling.normal(shape, generator, dtype)
+        values *= self.sigma
+        return values
+
+    def log_density(self, z: ArrayLike) -> Array:
+        return -0.5 * (np.asarray(z) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
+
+    def cdf(self, z: ArrayLike) -> Array:
+        return np.asarray(special.ndtr(np.asarray(z) / self.sigma))
+
+    def score(self, z: Any) -> Any:
+        return z / self.sigma**2
+
+    @property
+    def distortion(self) -> float:
+        return self.sigma * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> float:
+        return self.sigma**2
+
+    def fisher_information(self, dimension: int = 1) -> float:
+        return 1 / self.sigma**2
+
+    def log_moment(self, x: ArrayLike, eta: ArrayLike) -> Array:
+        """h = eta (eta-1) x^2 / (2 sigma^2)."""
+        eta = np.asarray(eta, dtype=float)
+        return eta * (eta - 1) * (np.asarray(x, dtype=float) / self.sigma) ** 2 / 2
+
+    def log_joint_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
+        return self.log_moment(clip, eta)
+
+    def pure_loss(self, clip: float, dimension: int) -> float:
+        return math.inf
+
+    def scaled(self, factor: float) -> Gaussian:
+        return Gaussian(self.sigma * factor)

@@ -1,0 +1,269 @@
+"""Seeds: the distributions of the random inverse scale u of a PLRV noise.
+
+A seed is known through its cumulant generating function K(t) = log E[e^(tu)] and two derivatives, since everything
+that the noise needs follows from them: P(|z| > t) = e^K(-t), the density (1/2) K'(-t) e^K(-t), and so on (see `plrv`).
+K is +inf from the edge of its domain on, the edge included. Sums of scaled seeds add their K's.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from plrvo import validate
+from plrvo.noise.quadrature import half_line
+
+Array = NDArray[np.float64]
+
+
+class Seed(ABC):
+    """A non-negative random variable u with a cumulant generating function on the negative half line at least."""
+
+    kind: ClassVar[str]
+    draws: int = 1  # uniforms that one draw of u takes
+
+    @abstractmethod
+    def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
+        """K(t), K'(t), K''(t): log moment generating function, mean and variance of u tilted by e^(tu)."""
+
+    @abstractmethod
+    def survival(self, u: ArrayLike) -> Array:
+        """P(seed > u), with its relative precision kept in the upper tail."""
+
+    @abstractmethod
+    def cdf(self, u: ArrayLike) -> Array:
+        """P(seed <= u), with its relative precision kept in the lower tail."""
+
+    @abstractmethod
+    def upper_quantile(self, p: ArrayLike) -> Array:
+        """A value that u exceeds with probability p (at most p, for a sum of seeds)."""
+
+    def draw(self, uniforms: Array) -> Array:
+        """u from uniforms on [0, 1) whose last axis has length `draws`."""
+        return self.upper_quantile(1 - uniforms[..., 0])
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Seed:
+        """The seed of factor * u."""
+
+    @property
+    @abstractmethod
+    def order_at_zero(self) -> float:
+        """a where the density behaves like u^(a-1) near 0 (inf if it vanishes there): E[u^-p] is finite iff p < a."""
+
+    @property
+    @abstractmethod
+    def log_concave(self) -> bool:
+        """Whether the density of u is log-concave, which makes moments convex in the shift (see `envelope`)."""
+
+    @property
+    def terms(self) -> tuple[Seed, ...]:
+        """The independent summands, with their weights taken in."""
+        return (self,)
+
+    @property
+    def mean(self) -> float:
+        return float(self.cumulants(0.0)[1])
+
+    @property
+    def second_moment(self) -> float:
+        _, mean, variance = self.cumulants(0.0)
+        return float(variance + mean**2)
+
+    def inverse_moment(self, power: int) -> float:
+        """E[u^-power] = integral_0^inf s^(power-1) M(-s) ds / (power-1)!, `inf` where it diverges."""
+        if self.order_at_zero <= power:
+            return math.inf
+        end = 1e8 / self.mean
+        s, weights = half_line(1e-4 / self.mean, end)
+        integral = float(np.sum(weights * s ** (power - 1) * np.exp(self.cumulants(-s)[0])))
+        if math.isfinite(self.order_at_zero):  # M(-s) falls like s^-a beyond the last node
+            tail = float(np.exp(self.cumulants(-end)[0])) * end**power
+            integral += tail / (self.order_at_zero - power)
+        return integral / math.factorial(power - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"seed": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+
+class _GammaFamily(Seed):
+    """u = scale * Gamma(shape), whatever the parameters are called."""
+
+    @property
+    def _shape(self) -> float:
+        raise NotImplementedError
+
+    @property
+    def _scale(self) -> float:
+        raise NotImplementedError
+
+    def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
+        k, theta = self._shape, self._scale
+        room = 1 - theta * np.asarray(t, dtype=float)
+        inside = room > 0
+        safe = np.where(inside, room, 1.0)
+        argument = np.where(inside, theta * np.asarray(t, dtype=float), 0.0)
+        outside = np.where(inside, 0.0, np.inf)
+        return (
+            -k * np.log1p(-argument) + outside,
+            k * theta / safe + outside,
+            k * theta**2 / safe**2 + outside,
+        )
+
+    def survival(self, u: ArrayLike) -> Array:
+        return np.asarray(special.gammaincc(self._shape, np.maximum(np.asarray(u, dtype=float), 0) / self._scale))
+
+    def upper_quantile(self, p: ArrayLike) -> Array:
+        return np.asarray(self._scale * special.gammainccinv(self._shape, np.asarray(p, dtype=float)), dtype=float)
+
+    def cdf(self, u: ArrayLike) -> Array:
+        return np.asarray(special.gammainc(self._shape, np.maximum(np.asarray(u, dtype=float), 0) / self._scale))
+
+    @property
+    def order_at_zero(self) -> float:
+        return self._shape
+
+    @property
+    def log_concave(self) -> bool:
+        return self._shape >= 1
+
+    def inverse_moment(self, power: int) -> float:
+        if self._shape <= power:
+            return math.inf
+        return 1 / math.prod((self._shape - i) * self._scale for i in range(1, power + 1))
+
+
+@dataclass(frozen=True)
+class GammaSeed(_GammaFamily):
+    """Gamma with shape k and **scale** theta: mean k theta, variance k theta^2."""
+
+    k: float
+    theta: float
+    kind: ClassVar[str] = "gamma"
+
+    def __post_init__(self) -> None:
+        validate.positive(k=self.k, theta=self.theta)
+
+    @property
+    def _shape(self) -> float:
+        return self.k
+
+    @property
+    def _scale(self) -> float:
+        return self.theta
+
+    def scaled(self, factor: float) -> GammaSeed:
+        return GammaSeed(self.k, self.theta * factor)
+
+
+@dataclass(frozen=True)
+class ExponentialSeed(_GammaFamily):
+    """Exponential with mean `scale`; the noise it makes has no finite expected size (E[1/u] diverges)."""
+
+    scale: float
+    kind: ClassVar[str] = "exponential"
+
+    def __post_init__(self) -> None:
+        validate.positive(scale=self.scale)
+
+    @property
+    def _shape(self) -> float:
+        return 1.0
+
+    @property
+    def _scale(self) -> float:
+        return self.scale
+
+    def scaled(self, factor: float) -> ExponentialSeed:
+        return ExponentialSeed(self.scale * factor)
+
+
+@dataclass(frozen=True)
+class ChiSquaredSeed(_GammaFamily):
+    """`scale` times a chi-squared variable with `degrees` degrees of freedom."""
+
+    degrees: float
+    scale: float = 1.0
+    kind: ClassVar[str] = "chi-squared"
+
+    def __post_init__(self) -> None:
+        validate.positive(degrees=self.degrees, scale=self.scale)
+
+    @property
+    def _shape(self) -> float:
+        return self.degrees / 2
+
+    @property
+    def _scale(self) -> float:
+        return 2 * self.scale
+
+    def scaled(self, factor: float) -> ChiSquaredSeed:
+        return ChiSquaredSeed(self.degrees, self.scale * factor)
+
+
+@dataclass(frozen=True)
+class SumSeed(Seed):
+    """u = a_1 x_1 + a_2 x_2 + ..., a_j > 0, with independent seeds x_j."""
+
+    weights: tuple[float, ...]
+    seeds: tuple[Seed, ...]
+    kind: ClassVar[str] = "sum"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(self.weights))
+        object.__setattr__(self, "seeds", tuple(self.seeds))
+        if not self.seeds or len(self.weights) != len(self.seeds):
+            raise validate.InvalidArgument("weights", self.weights, f"one weight for each of {len(self.seeds)} seeds")
+        for weight in self.weights:
+            validate.positive(weights=weight)
+
+    @property
+    def draws(self) -> int:  # type: ignore[override]
+        return sum(seed.draws for seed in self.seeds)
+
+    @property
+    def terms(self) -> tuple[Seed, ...]:
+        return tuple(seed.scaled(weight) for weight, seed in zip(self.weights, self.seeds, strict=True))
+
+    def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
+        parts = [term.cumulants(t) for term in self.terms]
+        value, mean, variance = (np.sum([part[i] for part in parts], axis=0) for i in range(3))
+        return value, mean, variance
+
+    def draw(self, uniforms: Array) -> Array:
+        u: Array = np.zeros(uniforms.shape[:-1])
+        used = 0
+        for term in self.terms:
+            u = u + term.draw(uniforms[..., used : used + term.draws])
+            used += term.draws
+        return u
+
+    def survival(self, u: ArrayLike) -> Array:
+        raise validate.InvalidArgument("seed", self, "a single seed: a sum has no closed distribution function")
+
+    def cdf(self, u: ArrayLike) -> Array:
+        return self.survival(u)
+
+    def upper_quantile(self, p: ArrayLike) -> Array:
+        each = np.asarray(p, dtype=float) / len(self.seeds)
+        return np.asarray(np.sum([term.upper_quantile(each) for term in self.terms], axis=0))
+
+    def scaled(self, factor: float) -> SumSeed:
+        return SumSeed(tuple(weight * factor for weight in self.weights), self.seeds)
+
+    @property
+    def order_at_zero(self) -> float:
+        return sum(seed.order_at_zero for seed in self.seeds)
+
+    @property
+    def log_concave(self) -> bool:
+        return all(seed.log_concave for seed in self.seeds)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"seed": self.kind, "weights": list(self.weights), "seeds": [s.to_dict() for s in self.seeds]}

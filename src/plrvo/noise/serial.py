@@ -1,0 +1,59 @@
+"""From a plain dict back to the object it describes, with errors that name what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from plrvo.noise import seed_families, seeds
+from plrvo.noise.base import Noise
+from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.laplace import Laplace
+from plrvo.noise.plrv import PLRV, GammaPLRV
+from plrvo.validate import InvalidArgument
+
+_SEEDS: dict[str, type[seeds.Seed]] = {
+    cls.kind: cls
+    for cls in (
+        seeds.GammaSeed,
+        seeds.ExponentialSeed,
+        seeds.ChiSquaredSeed,
+        seed_families.UniformSeed,
+        seed_families.TruncatedNormalSeed,
+        seed_families.WeibullSeed,
+        seeds.SumSeed,
+    )
+}
+_NOISES: dict[str, type[Noise]] = {cls.kind: cls for cls in (Gaussian, Laplace, GammaPLRV, PLRV)}
+
+
+def noise_from_dict(description: Mapping[str, Any]) -> Noise:
+    """The noise that `noise.to_dict()` described."""
+    return _build("noise", _NOISES, description)
+
+
+def seed_from_dict(description: Mapping[str, Any]) -> seeds.Seed:
+    """The seed that `seed.to_dict()` described."""
+    return _build("seed", _SEEDS, description)
+
+
+def _build(role: str, kinds: Mapping[str, type[Any]], description: Mapping[str, Any]) -> Any:
+    if not isinstance(description, Mapping):
+        raise InvalidArgument(role, description, f"a mapping with the key {role!r}")
+    kind = description.get(role)
+    if not isinstance(kind, str) or kind not in kinds:
+        raise InvalidArgument(role, kind, "one of " + ", ".join(sorted(kinds)))
+    arguments = {key: value for key, value in description.items() if key != role}
+    known = {field.name: field for field in fields(kinds[kind])}
+    for key in arguments:
+        if key not in known:
+            raise InvalidArgument(role, dict(description), f"no key {key!r}; {kind} takes {', '.join(known)}")
+    if "seed" in arguments:
+        arguments["seed"] = seed_from_dict(arguments["seed"])
+    if "seeds" in arguments:
+        arguments["seeds"] = tuple(seed_from_dict(item) for item in arguments["seeds"])
+    try:
+        return kinds[kind](**arguments)
+    except TypeError:
+        raise InvalidArgument(role, dict(description), f"the parameters {', '.join(known)}") from None

@@ -1,0 +1,56 @@
+"""One random scale for all coordinates of a step: the expectation over u stands outside the product.
+
+Given u the step is a Laplace step with b = 1/u, whose worst gradient is the equally spread one for every u and every
+order (theory, Theorem 1). So the joint moment is at most E_u[F(u C/sqrt n, eta)^n], increasing in u. The expectation
+is taken over u up to a cut that it exceeds with probability at most `tail`, on a grid to which u is rounded *up*: an
+upper bound whatever the grid.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from plrvo.noise.base import Array
+from plrvo.noise.laplace import laplace_log_moment
+from plrvo.noise.seeds import Seed
+
+_CELLS = 2000
+_LOWER_TAIL = 1e-14  # mass below the grid, moved up to its first point
+
+
+def shared_log_joint_moment(seed: Seed, clip: float, dimension: int, eta: Array, tail: float) -> Array:
+    """log E[F(u C/sqrt n, eta)^n; u <= cut]; `inf` for tail = 0 unless u is bounded."""
+    u, mass = rounded_up(seed, tail)
+    if not math.isfinite(u[-1]):
+        return np.full(eta.shape, np.inf)
+    keep = mass > 0
+    u, log_mass = u[keep], np.log(mass[keep])
+    shift = u * clip / math.sqrt(dimension)
+    out = np.empty(len(eta))
+    for start in range(0, len(eta), 64):
+        orders = eta[start : start + 64, None]
+        log_moments = dimension * laplace_log_moment(shift[None, :], orders)
+        out[start : start + 64] = special.logsumexp(log_moments + log_mass, axis=1)
+    return out
+
+
+def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:
+    """Points and masses of a variable that is at least u, and leaves out probability at most `tail` at the top."""
+    terms = seed.terms
+    tops = [float(term.upper_quantile(tail / len(terms))) for term in terms]
+    if not all(math.isfinite(top) for top in tops):
+        return np.array([np.inf]), np.array([1.0])
+    bottoms = [float(term.upper_quantile(1 - _LOWER_TAIL)) for term in terms]
+    step = sum(top - bottom for top, bottom in zip(tops, bottoms, strict=True)) / _CELLS
+    mass = np.ones(1)
+    for term, bottom, top in zip(terms, bottoms, tops, strict=True):
+        edges = bottom + step * np.arange(1 + math.ceil((top - bottom) / step))
+        edges[-1] = top
+        below = np.diff(term.cdf(edges), prepend=0.0)
+        above = -np.diff(term.survival(edges), prepend=1.0)
+        mass = np.convolve(mass, np.where(edges < term.mean, below, above))
+    points = sum(bottoms) + step * np.arange(len(mass), dtype=float)
+    return points, np.maximum(mass, 0.0)

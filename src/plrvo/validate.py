@@ -1,0 +1,69 @@
+"""One way in for bad values: each check names the argument, its value and what would be right."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+
+class InvalidArgument(ValueError):
+    """A value that no computation should start from.
+
+    >>> raise InvalidArgument("delta", 2, "a number in (0, 1)")
+    Traceback (most recent call last):
+        ...
+    plrvo.validate.InvalidArgument: delta=2: expected a number in (0, 1)
+    """
+
+    def __init__(self, argument: str, value: object, expected: str) -> None:
+        super().__init__(f"{argument}={value!r}: expected {expected}")
+        self.argument = argument
+        self.value = value
+        self.expected = expected
+
+
+def number(expected: str = "a number", **arguments: Any) -> None:
+    """A real number, and not NaN."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+            raise InvalidArgument(name, value, expected)
+
+
+def positive(**arguments: Any) -> None:
+    """Finite and above zero."""
+    number("a positive finite number", **arguments)
+    for name, value in arguments.items():
+        if not 0 < value < math.inf:
+            raise InvalidArgument(name, value, "a positive finite number")
+
+
+def non_negative(**arguments: Any) -> None:
+    """Finite and not below zero."""
+    number("a finite number, zero or above", **arguments)
+    for name, value in arguments.items():
+        if not 0 <= value < math.inf:
+            raise InvalidArgument(name, value, "a finite number, zero or above")
+
+
+def positive_integer(**arguments: Any) -> None:
+    """A whole number of at least one; 300.0 is not one, so that a typo in a unit is seen."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise InvalidArgument(name, value, "a whole number of at least 1")
+
+
+def probability(**arguments: Any) -> None:
+    """Strictly between zero and one."""
+    number("a number in (0, 1)", **arguments)
+    for name, value in arguments.items():
+        if not 0 < value < 1:
+            raise InvalidArgument(name, value, "a number in (0, 1)")
+
+
+def rate(**arguments: Any) -> None:
+    """Above zero and at most one."""
+    number("a number in (0, 1]", **arguments)
+    for name, value in arguments.items():
+        if not 0 < value <= 1:
+            raise InvalidArgument(name, value, "a number in (0, 1]")

@@ -1,0 +1,124 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from plrvo.cli.main import main
+from plrvo.cli.show import rounded_down, rounded_up
+
+CNN = "--clip 0.5 --sample-rate 0.01 --steps 300 --dimension 26010 --delta 1e-5".split()
+GAMMA = "--noise gamma --k 40000 --theta 6e-5".split()
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_account_prints_the_bracket_that_the_readme_promises(capsys):
+    result = run_json(capsys, "account", *GAMMA, *CNN)
+    assert result["epsilon_published"] == pytest.approx(1.607, abs=5e-4)
+    assert result["epsilon_certified"] == pytest.approx(2.3815, abs=5e-4)
+    assert result["epsilon_lower"] > result["epsilon_published"]
+    assert {"order", "method", "sigma_effective", "distortion", "workload"} <= set(result)
+
+
+def test_account_says_when_the_published_figure_is_refuted(capsys):
+    assert main(["account", *GAMMA, *CNN]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "The published figure is refuted for this setting" in words
+
+
+def test_account_is_silent_where_the_published_figure_is_not_refuted(capsys):
+    assert main(["account", "--noise", "gamma", "--k", "20000", "--theta", "8e-5", *CNN[:0], "--clip", "0.3", *CNN[2:]]) == 0
+    assert "refuted" not in capsys.readouterr().out
+
+
+def test_gaussian_has_no_published_figure(capsys):
+    result = run_json(capsys, "account", "--noise", "gaussian", "--noise-multiplier", "1", *CNN)
+    assert result["epsilon_published"] is None
+    assert result["sigma_effective"] == pytest.approx(1.0)
+
+
+def test_paper_table_has_nine_rows_and_one_refuted(capsys):
+    rows = run_json(capsys, "account", "--table")["rows"]
+    assert len(rows) == 9
+    assert [row["verdict"] for row in rows].count("refuted") == 1
+    for row in rows[1:]:  # the paper cuts its digits; row 1's 0.065 is its formula at another order
+        assert 0 <= row["epsilon"]["published"] - row["printed_epsilon"] < 1.1e-3
+
+
+def test_noise_file_describes_any_noise(capsys, tmp_path):
+    file = tmp_path / "noise.json"
+    file.write_text(json.dumps({"noise": "plrv", "seed": {"seed": "uniform", "low": 1.0, "high": 3.0}, "shared": False}))
+    result = run_json(capsys, "account", "--noise-file", str(file), *CNN)
+    assert result["epsilon_lower"] < result["epsilon_certified"]
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace", "gamma"])
+def test_calibrate_meets_the_budget_and_account_agrees(capsys, kind):
+    shape = ["--k", "50"] if kind == "gamma" else []
+    fitted = run_json(capsys, "calibrate", "--noise", kind, *shape, "--epsilon", "1", *CNN)
+    assert 0.999 < fitted["epsilon_certified"] <= 1.0
+    parameters = {"gaussian": ("noise_multiplier",), "laplace": ("b",), "gamma": ("k", "theta")}[kind]
+    option = {"b": "--scale", "noise_multiplier": "--noise-multiplier", "k": "--k", "theta": "--theta"}
+    given = [word for name in parameters for word in (option[name], repr(fitted[name]))]
+    again = run_json(capsys, "account", "--noise", kind, *given, *CNN)
+    assert again["epsilon_certified"] == pytest.approx(fitted["epsilon_certified"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([*GAMMA, "--clip", "0.5", "--sample-rate", "1.5", *CNN[4:]], "--sample-rate 1.5"),
+        ([*GAMMA, "--clip", "0.5", "--sample-rate", "0", *CNN[4:]], "--sample-rate 0.0"),
+        ([*GAMMA, "--clip", "-1", *CNN[2:]], "--clip -1.0"),
+        ([*GAMMA, *CNN[:4], "--steps", "0", *CNN[6:]], "--steps 0"),
+        ([*GAMMA, *CNN[:4], "--steps", "3.5", *CNN[6:]], "--steps"),
+        ([*GAMMA, *CNN[:6], "--dimension", "0"], "--dimension 0"),
+        ([*GAMMA, *CNN[:8], "--delta", "1"], "--delta 1.0"),
+        ([*GAMMA, *CNN[:8], "--delta", "nan"], "--delta nan"),
+        (["--noise", "gamma", "--k", "-2", "--theta", "1", *CNN], "--k -2.0"),
+        (["--noise", "gamma", "--k", "2", *CNN], "--theta (missing)"),
+        (["--noise", "laplace", "--scale", "nan", *CNN], "--scale nan"),
+        (["--noise", "gaussian", "--noise-multiplier", "0", *CNN], "--noise-multiplier 0.0"),
+        (["--noise", "cauchy", *CNN], "cauchy"),
+        (["--noise-file", "no-such-file.json", *CNN], "no-such-file.json"),
+        (CNN, "--noise (missing)"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_option(capsys, arguments, named):
+    assert main(["account", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert named in captured.err
+
+
+def test_an_infinite_epsilon_is_said_and_is_valid_json(capsys):
+    no_noise = ["--noise", "gaussian", "--noise-multiplier", "1e-170", *CNN]
+    assert run_json(capsys, "account", *no_noise)["epsilon_certified"] == "inf"
+    assert main(["account", *no_noise]) == 0
+    assert "nothing can be certified" in capsys.readouterr().out
+
+
+def test_certified_is_never_printed_smaller_and_lower_never_larger():
+    assert rounded_up(2.38150628) == "2.382"
+    assert rounded_up(0.5) == "0.5"
+    assert rounded_down(1.77485) == "1.774"
+    assert rounded_up(1e-9) == "1e-09"
+
+
+def test_the_command_runs_as_a_process_and_exits_with_2_on_bad_input():
+    done = subprocess.run(
+        [sys.executable, "-m", "plrvo", "account", "--steps", "0"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("plrvo: ")
+
+
+def test_importing_plrvo_needs_no_torch():
+    code = "import sys, plrvo; assert not {'torch', 'dp_accounting', 'scipy.optimize', 'matplotlib'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
