@@ -1,6 +1,7 @@
 """plrvo: choose, certify, train with and audit the noise of differentially private deep learning."""
 
 from plrvo.accounting import Epsilon, Ledger, Workload, calibrate, delta, epsilon
+from plrvo.design import Plan
 from plrvo.noise import (
     PLRV,
     ChiSquaredSeed,
@@ -31,6 +32,7 @@ __all__ = [
     "Laplace",
     "Ledger",
     "Noise",
+    "Plan",
     "Seed",
     "SumSeed",
     "TruncatedNormalSeed",

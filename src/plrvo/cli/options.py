@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from plrvo.accounting import Workload
+from plrvo.files import read_json
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise, noise_from_dict
 from plrvo.validate import InvalidArgument, number, positive
 
@@ -124,12 +124,7 @@ def read_noise(
 
 
 def _noise_from_file(path: Path) -> Noise:
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidArgument("noise_file", str(path), f"a readable file ({error.strerror})") from None
-    except ValueError:
-        raise InvalidArgument("noise_file", str(path), "a JSON object as noise.to_dict() gives") from None
+    description = read_json(path, "noise_file", "a JSON object as noise.to_dict() gives")
     try:
         return noise_from_dict(description)
     except InvalidArgument as error:

@@ -1,0 +1,5 @@
+"""Which noise to use."""
+
+from plrvo.design.plan import Plan
+
+__all__ = ["Plan"]

@@ -1,0 +1,77 @@
+"""The plan: the one place where noise, workload and budget meet. Training, receipts and reports start from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting import Epsilon, Ledger, Workload
+from plrvo.files import read_json, write_json
+from plrvo.noise import Noise, noise_from_dict
+from plrvo.validate import InvalidArgument, positive, probability
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A noise, a workload, a budget, and the bracket that certifies it.
+
+    A plan is made by `Plan.certify` (or read from a file, which recomputes it): it cannot claim what is not certified.
+    `epsilon` is the budget, None for a noise that was given rather than fitted to one.
+    """
+
+    noise: Noise
+    workload: Workload
+    epsilon: float | None
+    delta: float
+    bracket: Epsilon
+
+    @staticmethod
+    def certify(noise: Noise, workload: Workload, delta: float, epsilon: float | None = None) -> Plan:
+        """A plan with its bracket computed; refused where the noise misses the budget."""
+        probability(delta=delta)
+        if epsilon is not None:
+            positive(epsilon=epsilon)
+        bracket = Ledger().plus(noise, workload).epsilon(delta)
+        if epsilon is not None and bracket.certified > epsilon:
+            raise InvalidArgument("epsilon", epsilon, f"at least {bracket.certified:.6g}, which this noise certifies")
+        return Plan(noise, workload, epsilon, delta, bracket)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; the epsilons in it are for the reader, and are computed afresh when it is read."""
+        return {
+            "plan": 1,
+            "noise": self.noise.to_dict(),
+            "workload": self.workload.to_dict(),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "epsilon_certified": self.bracket.certified,
+            "epsilon_lower": self.bracket.lower,
+            "epsilon_published": self.bracket.published,
+        }
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> Plan:
+        """The plan that `to_dict` described; its bracket is recomputed and must not exceed what is written."""
+        try:
+            if description["plan"] != 1:
+                raise InvalidArgument("plan", description["plan"], "version 1")
+            noise, workload = noise_from_dict(description["noise"]), Workload(**description["workload"])
+            plan = Plan.certify(noise, workload, description["delta"], description["epsilon"])
+            claimed = float(description["epsilon_certified"])
+        except (KeyError, TypeError) as error:
+            raise InvalidArgument("plan", dict(description), f"the keys of a plan ({error})") from None
+        if plan.bracket.certified > claimed * (1 + 1e-9):
+            raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified:.6g}")
+        return plan
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.to_dict())
+
+    @staticmethod
+    def load(path: Path) -> Plan:
+        description = read_json(path, "plan", "a plan file")
+        if not isinstance(description, dict):
+            raise InvalidArgument("plan", str(path), "a JSON object")
+        return Plan.from_dict(description)
