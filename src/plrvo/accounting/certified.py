@@ -37,7 +37,7 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
     """The smallest certified epsilon of all entries together, at the given delta."""
     candidates = [Certificate(max(0.0, pure_epsilon(entries)), None, "pure")]
     for moment, rest in _moments(entries, delta):
-        value, order = epsilon_from_moments(moment, rest)
+        value, order = epsilon_from_moments(moment, rest, _largest_order(entries))
         candidates.append(Certificate(value, order, "rdp"))
     best = min(candidates, key=lambda candidate: candidate.value)
     if _all_gaussian(entries) and 0 < best.value < math.inf:
@@ -53,7 +53,7 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     if any(noise.shared for noise, _ in entries):
         return _delta_with_tails(entries, epsilon)
     ((moment, _),) = _moments(entries, 1.0)
-    value, order = delta_from_moments(moment, epsilon)
+    value, order = delta_from_moments(moment, epsilon, _largest_order(entries))
     best = Certificate(value, order, "rdp")
     if _all_gaussian(entries) and epsilon > 0:
         exact = float(_gaussian_pld(entries, epsilon).get_delta_for_epsilon(epsilon))
@@ -111,6 +111,10 @@ def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:
         else:
             low = middle
     return Certificate(math.exp(high), certified_epsilon(entries, math.exp(high)).order, "rdp")
+
+
+def _largest_order(entries: Sequence[Entry]) -> int:
+    return min(noise.largest_order for noise, _ in entries)
 
 
 def _all_gaussian(entries: Sequence[Entry]) -> bool:

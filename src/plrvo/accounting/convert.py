@@ -15,8 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from plrvo.accounting.moments import MAX_ORDER
-
 Moment = Callable[[int], float]
 
 
@@ -29,13 +27,13 @@ def epsilon_at(lambda_: int, moment: float, delta: float) -> float:
     return (moment + _penalty(lambda_) - math.log(delta)) / lambda_
 
 
-def epsilon_from_moments(moment: Moment, delta: float, max_order: int = MAX_ORDER) -> tuple[float, int]:
+def epsilon_from_moments(moment: Moment, delta: float, max_order: int = 1 << 17) -> tuple[float, int]:
     """The smallest epsilon >= 0 and the order that gives it; (inf, order) where no order has a finite moment."""
     value, order = minimise(lambda lambda_: epsilon_at(lambda_, moment(lambda_), delta), max_order)
     return max(0.0, value), order
 
 
-def delta_from_moments(moment: Moment, epsilon: float, max_order: int = MAX_ORDER) -> tuple[float, int]:
+def delta_from_moments(moment: Moment, epsilon: float, max_order: int = 1 << 17) -> tuple[float, int]:
     """The smallest delta <= 1 and the order that gives it."""
 
     def objective(lambda_: int) -> float:

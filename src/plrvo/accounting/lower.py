@@ -20,7 +20,8 @@ from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
 
 _MAX_SPREAD = 1 << 14
-_NEGLIGIBLE = 1e-16  # mass of an interval below which its rounding error would show
+_LARGEST_SIGNAL = 30.0  # length of a gradient in units of the noise
+_NEGLIGIBLE = 1e-15  # above the rounding error of a distribution that comes out of a Fourier transform
 
 
 def lower_loss(entries: Sequence[tuple[Noise, Workload]], delta: float) -> ComposedLoss:
@@ -32,10 +33,10 @@ def lower_loss(entries: Sequence[tuple[Noise, Workload]], delta: float) -> Compo
 @lru_cache(maxsize=64)
 def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
     """One step: mixture with the coin against no example (the direction in which the example is removed)."""
+    # Far beyond any use, where losses would leave the range of doubles, a shorter gradient is attacked instead.
+    clip = min(clip, _LARGEST_SIGNAL / math.sqrt(noise.fisher_information()))
     spread = _spread(noise, clip, dimension)
     high, low = _coordinate(noise, clip / math.sqrt(spread))
-    if not len(high):  # so little noise that the two cases never overlap: nothing finite can be read off
-        return Atoms(np.ones(1), np.ones(1))
     pair = _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
     return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
 
@@ -61,8 +62,9 @@ def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
     far = np.concatenate([np.linspace(0.0, 12.0, 700), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
     t = np.concatenate([near, x / 2 + scale * far])
     high, low = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
-    keep = (low > _NEGLIGIBLE * 1e-8) & (high > low)
-    return high[keep], low[keep]
+    keep = high > np.maximum(low, 1e-60)
+    # A loss of more than 460 counts as one of 460: rounded down.
+    return high[keep], np.maximum(low, high * 1e-200)[keep]
 
 
 def _mass(noise: Noise, edges: Array) -> Array:
@@ -93,7 +95,7 @@ def _many(high: Array, low: Array, count: int) -> Atoms:
     total = np.fft.irfft(np.fft.rfft(row) ** count, SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
     half = np.arange(1, SIZE // 2)
-    without = np.maximum(total[-half] - _NEGLIGIBLE * 10, 0.0)
+    without = np.maximum(total[-half] - _NEGLIGIBLE, 0.0)
     centre = max(0.0, float(total[0]))
     tilt = np.exp(-step * half)
     q = np.concatenate([without[::-1], [centre], without * tilt])

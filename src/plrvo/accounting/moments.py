@@ -20,8 +20,6 @@ from scipy import special
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.functions import log_expm1
 
-MAX_ORDER = 1 << 17
-
 
 def log_weights(order: int, q: float) -> Array:
     """log of binom(order, eta) (1-q)^(order-eta) q^eta for eta = 0 .. order, q < 1."""
@@ -64,6 +62,6 @@ class StepMoments:
             self._log_excess = np.concatenate([self._log_excess, log_expm1(grown)])
         terms = log_weights(order, self._q)[2:] + self._log_excess[2 : order + 1]
         top = terms.max()
-        if top == np.inf:
-            return np.inf
+        if np.isinf(top):  # nothing finite, or nothing at all (moments too small for a double)
+            return max(0.0, float(top))
         return float(np.logaddexp(0.0, top + np.log(np.sum(np.exp(terms - top)))))

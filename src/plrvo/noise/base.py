@@ -25,6 +25,11 @@ class Noise(ABC):
 
     shared: bool = False  # one random scale for all coordinates of a step
 
+    @property
+    def largest_order(self) -> int:
+        """The moment order beyond which nothing is searched; smaller where a moment is costly to compute."""
+        return 1 << 17
+
     @abstractmethod
     def sample(self, shape: Shape, generator: Generator, dtype: Any = None) -> Any:
         """A fresh draw: an ndarray for a `numpy.random.Generator`, a tensor for a `torch.Generator`.

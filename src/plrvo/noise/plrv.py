@@ -46,6 +46,10 @@ class _Mixture(Noise):
         """sup of the score, at 0+: E[u^2]/E[u]."""
         return self._seed.second_moment / self._seed.mean
 
+    @property
+    def largest_order(self) -> int:
+        return 1 << 11
+
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         count = (1,) if self.shared else ((shape,) if isinstance(shape, int) else tuple(shape))
         u = self._seed.draw(sampling.uniforms((*count, self._seed.draws), generator))
@@ -200,6 +204,10 @@ class GammaPLRV(_Mixture):
     @cached_property
     def _seed(self) -> GammaSeed:
         return GammaSeed(self.k, self.theta)
+
+    @property
+    def largest_order(self) -> int:
+        return super().largest_order if self.shared or self.k < 1 else 1 << 17
 
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         if self.shared:

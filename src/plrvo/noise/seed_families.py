@@ -43,7 +43,7 @@ class UniformSeed(Seed):
         slope_near = middle + half * near * (1 / 3 - w / 45 + 2 * w**2 / 945 - w**3 / 4725 + 2 * w**4 / 93555)
         bend_near = 1 / 3 - w / 15 + 2 * w**2 / 189 - w**3 / 675 + 2 * w**4 / 10395
         with np.errstate(divide="ignore"):  # at t = -inf, where the value is -inf
-            value_far = edge * t + np.log(-np.expm1(-2 * a) / (2 * a))
+            value_far = np.where(edge > 0, edge, 1e-300) * t + np.log(-np.expm1(-2 * a) / (2 * a))
         toward = half * (1 / np.tanh(a) - 1 - 1 / a)  # coth(a) - 1 is what the edge has not got
         slope_far = edge + np.where(t < 0, -toward, toward)
         bend_far = 1 / a**2 - 1 / np.sinh(np.minimum(a, 350.0)) ** 2

@@ -34,7 +34,7 @@ def shared_log_joint_moment(seed: Seed, clip: float, dimension: int, eta: Array,
         orders = eta[start : start + 64, None]
         log_moments = dimension * laplace_log_moment(shift[None, :], orders)
         out[start : start + 64] = special.logsumexp(log_moments + log_mass, axis=1)
-    return out
+    return np.maximum(out, 0.0)  # the cut mass is missing from the expectation, which may end just below one
 
 
 def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:

@@ -1,0 +1,8 @@
+"""Using the noise: the engine for PyTorch, on top of Opacus."""
+
+from plrvo.training.accountant import CertifiedAccountant
+from plrvo.training.engine import PrivacyEngine
+from plrvo.training.optimizer import BudgetExhausted
+from plrvo.training.sampler import PoissonSampler
+
+__all__ = ["BudgetExhausted", "CertifiedAccountant", "PoissonSampler", "PrivacyEngine"]

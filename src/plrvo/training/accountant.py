@@ -1,0 +1,66 @@
+"""The accountant that Opacus asks after every step. It reads the optimizer's noise, not a `noise_multiplier`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opacus.accountants import IAccountant, register_accountant
+
+from plrvo.accounting import Epsilon, Ledger, Workload
+from plrvo.noise import Noise
+from plrvo.validate import InvalidArgument
+
+
+class CertifiedAccountant(IAccountant):
+    """Counts every released step in a ledger, with the noise, the clip and the dimension that were really used."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The ledger as plain data."""
+        return self.ledger.to_list()
+
+    def step(self, *, noise: Noise, sample_rate: float, clip: float, dimension: int) -> None:
+        self.ledger = self.ledger.plus(noise, Workload(sample_rate, 1, clip, dimension))
+
+    def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
+        """The certified epsilon of all steps so far."""
+        return self.ledger.certified(delta).value
+
+    def bracket(self, delta: float) -> Epsilon:
+        """The whole bracket of all steps so far."""
+        return self.ledger.epsilon(delta)
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
+        def record(optimizer: Any) -> None:
+            self.step(
+                noise=optimizer.noise,
+                sample_rate=min(1.0, sample_rate * optimizer.accumulated_iterations),
+                clip=optimizer.clip,
+                dimension=optimizer.dimension,
+            )
+
+        return record
+
+    def __len__(self) -> int:
+        return self.ledger.steps
+
+    @classmethod
+    def mechanism(cls) -> str:
+        return "plrvo"
+
+    def state_dict(self, destination: Any = None) -> Any:
+        state = {} if destination is None else destination
+        state.update(history=self.history, mechanism=self.mechanism())
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        if not state_dict or state_dict.get("mechanism") != self.mechanism():
+            raise InvalidArgument("state_dict", dict(state_dict or {}), "the state of a plrvo accountant")
+        self.ledger = Ledger.from_list(state_dict["history"])
+
+
+register_accountant(CertifiedAccountant.mechanism(), CertifiedAccountant, force=True)

@@ -1,0 +1,135 @@
+"""One file that holds everything a run needs to go on: tensors and JSON in a safetensors file, never a pickle.
+
+The file carries a digest of its content, so that a flipped bit or a cut file is refused instead of continued from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from plrvo.files import write_bytes
+from plrvo.validate import InvalidArgument
+
+if TYPE_CHECKING:
+    from plrvo.training.engine import PrivacyEngine
+
+_FORMAT = 1
+
+
+def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, extra: Any) -> None:
+    """Write the state of a run."""
+    tensors: dict[str, torch.Tensor] = {}
+    optimizer_state = _flatten(optimizer.state_dict(), "optimizer", tensors)
+    for name, tensor in _bare(module).state_dict().items():
+        tensors[f"module.{name}"] = tensor
+    tensors["generator.global"] = torch.get_rng_state()  # dropout draws from it
+    tensors["generator.noise"] = optimizer.generator.get_state()
+    if engine.sampler is not None:
+        tensors["generator.sample"] = engine.sampler.generator.get_state()
+    record = {
+        "format": _FORMAT,
+        "plan": engine.plan.to_dict() if engine.plan else None,
+        "ledger": engine.accountant.history,
+        "steps_taken": optimizer.steps_taken,
+        "remaining": engine.sampler.remaining if engine.sampler else 0,
+        "optimizer": optimizer_state,
+        "extra": extra,
+    }
+    # Tied weights share memory, which safetensors refuses; copies are equal, and loading ties them again.
+    content = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
+    write_bytes(path, _pack(content, record))
+
+
+def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -> Any:
+    """Bring a freshly prepared run to the state in the file; refuses a file of another plan."""
+    tensors, record = _unpack(path)
+    plan = engine.plan.to_dict() if engine.plan else None
+    if record["plan"] != plan:
+        raise InvalidArgument("resume", str(path), "a checkpoint of this plan; this one was written by another")
+    state = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
+    try:
+        _bare(module).load_state_dict(state)
+        optimizer.load_state_dict(_unflatten(record["optimizer"], tensors))
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise InvalidArgument("resume", str(path), f"a checkpoint of this model ({' '.join(str(error).split())})") from None
+    torch.set_rng_state(tensors["generator.global"])
+    optimizer.generator.set_state(tensors["generator.noise"])
+    optimizer.steps_taken = record["steps_taken"]
+    engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
+    if engine.sampler is not None:
+        engine.sampler.generator.set_state(tensors["generator.sample"])
+        engine.sampler.remaining = record["remaining"]
+    return record["extra"]
+
+
+def _bare(module: nn.Module) -> nn.Module:
+    """The user's own module under the wrappers of Opacus and of distributed training."""
+    while True:
+        inner = getattr(module, "_module", None) or (module.module if type(module).__name__.endswith("DataParallel") else None)
+        if not isinstance(inner, nn.Module):
+            return module
+        module = inner
+
+
+def _pack(tensors: dict[str, torch.Tensor], record: dict[str, Any]) -> bytes:
+    text = json.dumps(record, sort_keys=True, allow_nan=False)
+    return save_tensors(tensors, metadata={"record": text, "digest": _digest(tensors, text)})
+
+
+def _unpack(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidArgument("resume", str(path), f"a readable checkpoint ({error.strerror})") from None
+    try:
+        tensors = load_tensors(content)
+        length = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        text, digest = metadata["record"], metadata["digest"]
+        whole = digest == _digest(tensors, text)
+        record = json.loads(text)
+    except (SafetensorError, ValueError, KeyError, TypeError):
+        whole, record = False, {}
+    if not whole or record.get("format") != _FORMAT:
+        raise InvalidArgument("resume", str(path), "a whole checkpoint; this one is cut short or damaged")
+    return tensors, record
+
+
+def _digest(tensors: dict[str, torch.Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def _flatten(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """The value with every tensor replaced by a reference, and dict keys that are numbers marked as such."""
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {"items": [[key, _flatten(item, f"{name}.{key}", tensors)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {"list": [_flatten(item, f"{name}.{i}", tensors) for i, item in enumerate(value)]}
+    return value
+
+
+def _unflatten(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "items" in value:
+        return {key: _unflatten(item, tensors) for key, item in value["items"]}
+    return [_unflatten(item, tensors) for item in value["list"]]

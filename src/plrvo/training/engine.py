@@ -1,0 +1,252 @@
+"""The engine: `opacus.PrivacyEngine` with any noise and a certified account."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import opacus
+import torch
+from opacus.data_loader import DPDataLoader
+from opacus.validators import ModuleValidator
+from opacus.validators.errors import UnsupportedModuleError
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from plrvo.accounting import Epsilon, Workload, calibrate
+from plrvo.design import Plan
+from plrvo.noise import Laplace, Noise
+from plrvo.training import accountant, checkpoint
+from plrvo.training.optimizer import optimizer_class
+from plrvo.training.sampler import CollateEmpty, PoissonSampler
+from plrvo.training.sampler import first_examples as _first
+from plrvo.validate import InvalidArgument, positive_integer
+
+_GRAD_SAMPLE_MODES = ("hooks", "ghost")  # Opacus's other modes fail on the empty batches of Poisson sampling
+
+
+class PrivacyEngine(opacus.PrivacyEngine):
+    """Makes a model, an optimizer and a loader private, with the noise of a plan.
+
+    Formal guarantees, for adding or removing one example:
+
+    | what | where it comes from |
+    |---|---|
+    | sampling rate, clip, number of steps | the plan; the loader's own batch size and length are not looked at |
+    | noise | the plan's object, added once to the clipped sum, before any division |
+    | dimension | the number of trainable parameters; the plan's must be at least that |
+    | steps | counted by the optimizer; one more than the plan's budget covers is refused |
+    | divisor | `expected_batch_size`, a public constant |
+
+    The default divisor is the sampling rate times the size of the data set, which treats that size as public.
+    """
+
+    accountant: accountant.CertifiedAccountant
+
+    def __init__(self, plan: Plan | None = None, *, postprocess: str | None = None, secure_mode: bool = False) -> None:
+        if secure_mode:
+            raise InvalidArgument("secure_mode", True, "False: Opacus's secure mode covers Gaussian noise only")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice to use the secure mode that was just refused
+            super().__init__(accountant=accountant.CertifiedAccountant.mechanism())
+        self.plan = plan
+        self.postprocess = postprocess
+        self.sampler: PoissonSampler | None = None
+
+    def make_private(  # type: ignore[override]
+        self,
+        *,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        data_loader: DataLoader[Any],
+        criterion: nn.Module | None = None,
+        clipping: str = "flat",
+        grad_sample_mode: str = "hooks",
+        loss_reduction: str = "mean",
+        expected_batch_size: int | None = None,
+        noise_generator: torch.Generator | None = None,
+        sample_generator: torch.Generator | None = None,
+        batch_first: bool = True,
+    ) -> tuple[Any, ...]:
+        """(module, optimizer, loader), or (module, optimizer, criterion, loader) in ghost mode, as in Opacus.
+
+        Args:
+            module: the model; layers that mix examples are refused.
+            optimizer: any torch optimizer over parameters of the module.
+            data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling.
+            criterion: the loss, needed in ghost mode (cross entropy by default).
+            clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
+            grad_sample_mode: "hooks" (per-example gradients) or "ghost" (their norms only: less memory).
+            loss_reduction: what the loss does over a batch, "mean" or "sum".
+            expected_batch_size: the public divisor; round(sampling rate * size of the data set) by default.
+            noise_generator: where noise comes from; seeded by the operating system by default.
+            sample_generator: where batches come from; likewise.
+            batch_first: whether the first dimension of a batch is the example.
+        """
+        plan = self._require_plan()
+        if grad_sample_mode not in _GRAD_SAMPLE_MODES:
+            raise InvalidArgument("grad_sample_mode", grad_sample_mode, "one of " + ", ".join(_GRAD_SAMPLE_MODES))
+        dimension = self._checked_dimension(module, optimizer, clipping)
+        distributed = isinstance(module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel))
+        size = self._size_of(data_loader)
+        batch_size = expected_batch_size or max(1, round(plan.workload.sample_rate * size))
+        positive_integer(expected_batch_size=batch_size)
+        noise_generator = noise_generator or _from_the_operating_system()
+        loader = self._poisson_loader(data_loader, size, sample_generator or _from_the_operating_system(), distributed, batch_first)
+
+        clip = self._opacus_clip(clipping, optimizer)
+        wrapped = self._prepare_model(
+            module,
+            batch_first=batch_first,
+            max_grad_norm=plan.workload.clip,
+            loss_reduction=loss_reduction,
+            grad_sample_mode=grad_sample_mode,
+        )
+        wrapped.forbid_grad_accumulation()
+        processes = torch.distributed.get_world_size() if distributed else 1
+        noisy = optimizer_class(clipping, distributed, grad_sample_mode)(
+            optimizer,
+            noise=plan.noise,
+            dimension=dimension,
+            generator=noise_generator,
+            postprocess=self.postprocess,
+            most_steps=plan.workload.steps if plan.epsilon is not None else None,
+            max_grad_norm=clip,
+            expected_batch_size=batch_size / processes,
+            loss_reduction=loss_reduction,
+        )
+        noisy.attach_step_hook(self.accountant.get_optimizer_hook_fn(sample_rate=plan.workload.sample_rate))
+        if grad_sample_mode != "ghost":
+            return wrapped, noisy, loader
+        loss = self._prepare_criterion(
+            module=wrapped,
+            optimizer=noisy,
+            criterion=criterion or nn.CrossEntropyLoss(reduction=loss_reduction),
+            loss_reduction=loss_reduction,
+        )
+        return wrapped, noisy, loss, loader
+
+    def make_private_with_epsilon(  # type: ignore[override]
+        self,
+        *,
+        module: nn.Module,
+        target_epsilon: float,
+        target_delta: float,
+        epochs: float,
+        max_grad_norm: float,
+        sample_rate: float,
+        noise: Noise | None = None,
+        clipping: str = "flat",
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """`make_private` with the smallest noise that certifies the budget over `epochs` passes.
+
+        `noise` gives the shape (its width is fitted); Laplace by default. Unlike Opacus, the sampling rate is an
+        argument: it is part of the guarantee and is not guessed from a loader.
+        """
+        if self.plan is not None:
+            raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
+        steps = max(1, math.ceil(epochs / sample_rate))
+        dimension = 1 if clipping == "l1" else _trainable(module)
+        work = Workload(sample_rate=sample_rate, steps=steps, clip=max_grad_norm, dimension=dimension)
+        fitted = calibrate(noise or Laplace(max_grad_norm), work, target_epsilon, target_delta)
+        self.plan = Plan.certify(fitted, work, target_delta, target_epsilon)
+        return self.make_private(module=module, clipping=clipping, **kwargs)
+
+    def epsilon(self, delta: float) -> Epsilon:
+        """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
+        return self.accountant.bracket(delta)
+
+    def save_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any, extra: Any = None) -> None:  # type: ignore[override]
+        """Weights, optimizer state, ledger and random streams in one file, written whole or not at all."""
+        checkpoint.save(Path(path), self, module, optimizer, extra)
+
+    def load_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any) -> Any:  # type: ignore[override]
+        """Continue where `save_checkpoint` was called; returns its `extra`."""
+        return checkpoint.load(Path(path), self, module, optimizer)
+
+    def validate(self, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> None:
+        """Refuse layers that mix examples, and name the fix."""
+        try:
+            ModuleValidator.validate(module, strict=True)
+        except UnsupportedModuleError as error:
+            raise InvalidArgument(
+                "module", type(module).__name__, f"layers that keep examples apart; PrivacyEngine.get_compatible_module"
+                f"(module) replaces them where it can ({' '.join(str(error).split())})"
+            ) from None
+
+    def _require_plan(self) -> Plan:
+        if self.plan is None:
+            raise InvalidArgument("plan", None, "PrivacyEngine(plan), or make_private_with_epsilon")
+        return self.plan
+
+    def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer, clipping: str) -> int:
+        plan = self._require_plan()
+        self.validate(module=module)
+        known = set(module.parameters())
+        given = [p for group in optimizer.param_groups for p in group["params"]]
+        if any(p not in known for p in given):
+            raise InvalidArgument("optimizer", type(optimizer).__name__, "one whose parameters all belong to the module")
+        if {p for p in known if p.requires_grad} - set(given):
+            raise InvalidArgument("optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module")
+        if clipping == "l1":
+            if not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1:
+                raise InvalidArgument("clipping", "l1", "Laplace noise and a plan of dimension 1 (one-hot is worst for l1)")
+            return 1
+        dimension = _trainable(module)
+        if dimension > plan.workload.dimension:
+            raise InvalidArgument("dimension", plan.workload.dimension, f"at least {dimension}, the module's trainable parameters")
+        return dimension
+
+    def _size_of(self, data_loader: DataLoader[Any]) -> int:
+        try:
+            return len(data_loader.dataset)  # type: ignore[arg-type]
+        except TypeError:
+            raise InvalidArgument("data_loader", type(data_loader.dataset).__name__, "a data set that has a length") from None
+
+    def _poisson_loader(
+        self, loader: DataLoader[Any], size: int, generator: torch.Generator, distributed: bool, batch_first: bool
+    ) -> DataLoader[Any]:
+        if isinstance(loader, DPDataLoader):
+            raise InvalidArgument("data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part")
+        work = self._require_plan().workload
+        self.sampler = PoissonSampler(
+            size=size,
+            sample_rate=work.sample_rate,
+            steps=work.steps,
+            generator=generator,
+            rank=torch.distributed.get_rank() if distributed else 0,
+            processes=torch.distributed.get_world_size() if distributed else 1,
+        )
+        # Collated once here, so that an empty batch has the form of a full one from the first step on.
+        fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
+        one = loader.collate_fn(fetch([0]))
+        return DataLoader(
+            loader.dataset,
+            batch_sampler=self.sampler,
+            collate_fn=CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1)),
+            num_workers=loader.num_workers,
+            pin_memory=loader.pin_memory,
+            worker_init_fn=loader.worker_init_fn,
+            persistent_workers=loader.persistent_workers,
+        )
+
+    def _opacus_clip(self, clipping: str, optimizer: torch.optim.Optimizer) -> Any:
+        clip = self._require_plan().workload.clip
+        if clipping != "per_layer":
+            return clip
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        return [clip / math.sqrt(count) * (1 - 1e-12)] * count  # a hair less, so that rounding cannot exceed the clip
+
+
+def _trainable(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def _from_the_operating_system() -> torch.Generator:
+    generator = torch.Generator()
+    generator.seed()
+    return generator

@@ -1,0 +1,130 @@
+"""The training loop: progress, metrics, checkpoints, and an orderly end on Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+
+from plrvo.files import write_bytes
+
+Metrics = dict[str, float]
+
+
+class Watcher(Protocol):
+    """What a progress bar needs to know."""
+
+    def __call__(self, step: int, steps: int, metrics: Metrics) -> None: ...
+
+
+@dataclass
+class Run:
+    """Everything that a run consists of; `save` and `load` know how to keep its state."""
+
+    module: Any
+    optimizer: Any
+    loader: Any
+    loss: Callable[[Any, Any], Any]
+    evaluate: Callable[[], Metrics]
+    epsilon: Callable[[], float | None]
+    steps: int
+    save: Callable[[Any], None] | None = None  # called with the metrics so far
+    evaluate_every: int = 50
+    checkpoint_every: int = 50
+    physical_batch: int | None = None
+    watch: Watcher | None = None
+    step: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Interrupted(Exception):
+    """The user asked to stop; the run has been saved."""
+
+
+def train(run: Run) -> list[dict[str, Any]]:
+    """Take the remaining steps; returns the metrics over steps.
+
+    Metrics come from `evaluate`, which looks at public test data: losses and accuracies on the training data are not
+    private and are not computed.
+    """
+    device = next(iter(run.module.parameters())).device
+    with _stop_requested() as stop, _batches(run) as batches:
+        run.module.train()
+        for inputs, targets in batches:
+            before = run.step
+            run.optimizer.zero_grad()
+            run.loss(run.module(inputs.to(device)), targets.to(device)).backward()
+            run.optimizer.step()
+            # A virtual batch takes several passes for one step; the optimizer counts the steps.
+            run.step = run.optimizer.steps_taken
+            if run.step == before:
+                continue
+            last = run.step == run.steps
+            if last or run.step % run.evaluate_every == 0:
+                _record(run)
+            if run.watch:
+                run.watch(run.step, run.steps, run.history[-1] if run.history else {})
+            if run.save and (last or stop() or run.step % run.checkpoint_every == 0):
+                run.save(run.history)
+            if stop() and not last:
+                raise Interrupted
+    return run.history
+
+
+def _record(run: Run) -> None:
+    run.module.eval()
+    with torch.no_grad():
+        metrics = run.evaluate()
+    run.module.train()
+    epsilon = run.epsilon()
+    run.history.append({"step": run.step, **metrics, **({} if epsilon is None else {"epsilon_certified": epsilon})})
+
+
+@contextmanager
+def _batches(run: Run) -> Iterator[Any]:
+    if run.physical_batch is None:
+        yield run.loader
+        return
+    manager = BatchMemoryManager(
+        data_loader=run.loader, max_physical_batch_size=run.physical_batch, optimizer=run.optimizer
+    )
+    with manager as split:
+        yield split
+
+
+@contextmanager
+def _stop_requested() -> Iterator[Callable[[], bool]]:
+    """Whether SIGINT or SIGTERM came: the step under way is finished, so that the state on disk is a whole one."""
+    came: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if came:  # asked twice: at once
+            raise KeyboardInterrupt
+        came.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: the caller handles signals
+        before = {}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The metrics that `write_history` wrote."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_history(path: Path, history: list[dict[str, Any]]) -> None:
+    """Metrics as JSON lines, whole or not at all."""
+    write_bytes(path, "".join(json.dumps(row) + "\n" for row in history).encode())

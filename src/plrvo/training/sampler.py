@@ -1,0 +1,66 @@
+"""Poisson batches: every example joins a batch independently with probability q, and empty batches are batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+
+from plrvo.validate import InvalidArgument, positive_integer, rate
+
+
+class PoissonSampler(Sampler[list[int]]):
+    """`steps` batches of indices into a data set of `size` examples.
+
+    With several processes every process draws the same batch from the same generator state and keeps its share of
+    it, so that together they take exactly the batch that one process would take. Opacus's distributed sampler skips
+    empty local batches, which makes the processes disagree about the number of steps; this one never does.
+
+    `remaining` is part of a checkpoint together with the generator's state.
+    """
+
+    def __init__(
+        self, *, size: int, sample_rate: float, steps: int, generator: torch.Generator, rank: int = 0, processes: int = 1
+    ) -> None:
+        positive_integer(size=size, steps=steps, processes=processes)
+        rate(sample_rate=sample_rate)
+        if not 0 <= rank < processes:
+            raise InvalidArgument("rank", rank, f"a number from 0 to {processes - 1}")
+        self.size, self.sample_rate = size, sample_rate
+        self.generator = generator
+        self.rank, self.processes = rank, processes
+        self.remaining = steps
+
+    def __len__(self) -> int:
+        return self.remaining
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while self.remaining > 0:
+            # Doubles: a single has too few values to hit a small rate exactly.
+            joins = torch.rand(self.size, generator=self.generator, dtype=torch.float64) < self.sample_rate
+            batch = joins.nonzero().flatten()
+            self.remaining -= 1
+            yield batch[self.rank :: self.processes].tolist()
+
+
+class CollateEmpty:
+    """A collate function that has an answer for a batch of no examples."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any], empty: Any) -> None:
+        self.collate, self.empty = collate, empty
+
+    def __call__(self, examples: list[Any]) -> Any:
+        return self.collate(examples) if len(examples) else self.empty
+
+
+def first_examples(batch: Any, count: int, dimension: int) -> Any:
+    """The first `count` examples of a collated batch, whatever containers it is made of."""
+    if isinstance(batch, torch.Tensor):
+        return batch.narrow(dimension, 0, count).clone()
+    if isinstance(batch, Mapping):
+        return {key: first_examples(value, count, dimension) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(first_examples(value, count, dimension) for value in batch)
+    raise InvalidArgument("data_loader", type(batch).__name__, "batches made of tensors, lists and dicts")

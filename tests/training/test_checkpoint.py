@@ -1,0 +1,88 @@
+"""A resumed run equals an uninterrupted one, and a damaged file is refused."""
+
+import pytest
+import torch
+
+import plrvo
+from plrvo.validate import InvalidArgument
+from tests.training.helpers import GAMMA, private, small_model, take_steps
+
+
+def weights_of(model) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def run_and_save_at(step: int, path, noise=GAMMA, optimizer_of=None):
+    engine, model, optimizer, loss, loader = private(noise, steps=9)
+    if optimizer_of:
+        optimizer.original_optimizer = optimizer_of(model.parameters())
+    for i, (x, y) in enumerate(loader, start=1):
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+        if i == step:
+            engine.save_checkpoint(path=path, module=model, optimizer=optimizer, extra={"note": [1, 2.5]})
+    return engine, model, optimizer
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+@pytest.mark.parametrize("noise", [GAMMA, plrvo.GammaPLRV(4.0, 0.3, shared=True), plrvo.Gaussian(0.3)], ids=str)
+@pytest.mark.parametrize("optimizer_of", [adam, momentum])
+def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path, noise, optimizer_of):
+    path = tmp_path / "checkpoint.safetensors"
+    engine, model, _ = run_and_save_at(4, path, noise, optimizer_of)
+    resumed, again, optimizer, loss, loader = private(noise, steps=9, seed=77)
+    optimizer.original_optimizer = optimizer_of(again.parameters())
+    assert resumed.load_checkpoint(path=path, module=again, optimizer=optimizer) == {"note": [1, 2.5]}
+    assert len(resumed.accountant) == 4
+    assert len(take_steps(again, optimizer, loss, loader)) == 5
+    assert torch.equal(weights_of(model), weights_of(again))
+    assert resumed.accountant.ledger == engine.accountant.ledger
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip-weight", "flip-record", "empty", "not-a-checkpoint", "absent"])
+def test_a_damaged_checkpoint_is_refused_and_says_so(tmp_path, damage):
+    path = tmp_path / "checkpoint.safetensors"
+    run_and_save_at(4, path)
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "flip-weight":
+        content[-100] ^= 1
+    elif damage == "flip-record":
+        content[content.index(b"steps_taken") + 16] ^= 1
+    elif damage == "empty":
+        content = bytearray()
+    elif damage == "not-a-checkpoint":
+        content = bytearray(b"hello")
+    path.unlink() if damage == "absent" else path.write_bytes(bytes(content))
+    engine, model, optimizer, _, _ = private(steps=9)
+    with pytest.raises(InvalidArgument, match=r"checkpoint\.safetensors"):
+        engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
+
+
+def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    run_and_save_at(4, path)
+    engine, model, optimizer, _, _ = private(plrvo.Laplace(0.5), steps=9)
+    with pytest.raises(InvalidArgument, match="another"):
+        engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    run_and_save_at(4, path)
+    module = small_model()
+    module[-1] = torch.nn.Linear(144, 4)
+    module.append(torch.nn.Identity())
+    module.insert(0, torch.nn.Identity())
+    engine, model, optimizer, _, _ = private(steps=9, module=module)
+    with pytest.raises(InvalidArgument, match="model"):
+        engine.load_checkpoint(path=path, module=model, optimizer=optimizer)

@@ -1,0 +1,86 @@
+"""A receipt says what ran, and verification finds every change to it."""
+
+import json
+
+import pytest
+from safetensors.torch import save_file
+
+import plrvo
+from plrvo.training.receipt import make_receipt, verify, write_receipt
+from plrvo.validate import InvalidArgument
+from tests.training.helpers import private, take_steps
+
+
+@pytest.fixture
+def run(tmp_path):
+    engine, model, optimizer, loss, loader = private(plrvo.Laplace(2.0), steps=5, epsilon=50.0)
+    take_steps(model, optimizer, loss, loader)
+    weights = tmp_path / "model.safetensors"
+    save_file({name: t.contiguous() for name, t in model._module.state_dict().items()}, weights)
+    receipt = make_receipt(engine, optimizer, weights, {"name": "test"}, {"clipping": "flat"})
+    path = tmp_path / "receipt.json"
+    write_receipt(path, receipt)
+    return engine, optimizer, path, receipt
+
+
+def test_an_untouched_receipt_verifies(run):
+    assert verify(run[2]) == []
+
+
+def test_a_receipt_states_what_ran(run):
+    engine, _, _, receipt = run
+    assert receipt["steps"] == 5
+    assert receipt["complete"] is True
+    assert receipt["epsilon"]["certified"] == engine.get_epsilon(1e-4)
+    assert receipt["ledger"] == engine.accountant.history
+    assert {"python", "torch", "opacus", "plrvo"} <= set(receipt["versions"])
+
+
+CHANGES = {
+    "more steps": lambda r: r.update(steps=6),
+    "fewer steps in the ledger": lambda r: r["ledger"][0]["workload"].update(steps=3),
+    "smaller epsilon": lambda r: r["epsilon"].update(certified=r["epsilon"]["certified"] * 0.9),
+    "another noise in the plan": lambda r: r["plan"]["noise"].update(b=3.0),
+    "another noise in the ledger": lambda r: r["ledger"][0]["noise"].update(b=3.0),
+    "larger clip": lambda r: r["ledger"][0]["workload"].update(clip=2.0),
+    "another rate": lambda r: r["ledger"][0]["workload"].update(sample_rate=0.2),
+    "plan claims less": lambda r: r["plan"].update(epsilon_certified=0.1),
+    "other words": lambda r: r.update(sampler="shuffle"),
+    "missing part": lambda r: r.pop("ledger"),
+    "broken noise": lambda r: r["plan"]["noise"].update(noise="nothing"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_to_a_receipt_is_found(run, change):
+    path = run[2]
+    receipt = json.loads(path.read_text())
+    CHANGES[change](receipt)
+    path.write_text(json.dumps(receipt))
+    assert verify(path)
+
+
+def test_other_weights_are_found(run):
+    path = run[2]
+    weights = path.with_name("model.safetensors")
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(bytes(content))
+    assert any("weights" in line for line in verify(path))
+    weights.unlink()
+    assert any("weights" in line for line in verify(path))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "not json", '{"receipt": 99}'])
+def test_a_file_that_is_no_receipt_is_refused(tmp_path, content):
+    path = tmp_path / "receipt.json"
+    path.write_text(content)
+    with pytest.raises(InvalidArgument, match="receipt"):
+        verify(path)
+
+
+def test_a_receipt_cannot_claim_steps_that_were_not_taken(run):
+    engine, optimizer, path, _ = run
+    optimizer.steps_taken = 4
+    with pytest.raises(InvalidArgument, match="steps"):
+        make_receipt(engine, optimizer, path.with_name("model.safetensors"), {}, {})

@@ -1,0 +1,78 @@
+"""Batches are Poisson: independent coins with probability q."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plrvo.training import PoissonSampler
+from plrvo.validate import InvalidArgument
+from tests.training.helpers import seeded
+
+SIZE, RATE, STEPS = 60, 0.1, 20_000
+
+
+@pytest.fixture(scope="module")
+def membership() -> np.ndarray:
+    """Whether example j joined batch i."""
+    joined = np.zeros((STEPS, SIZE), dtype=bool)
+    for i, batch in enumerate(PoissonSampler(size=SIZE, sample_rate=RATE, steps=STEPS, generator=seeded(11))):
+        joined[i, batch] = True
+    return joined
+
+
+def test_batch_sizes_are_binomial(membership):
+    """Chi-square at p < 1e-6, the false-alarm probability. Shuffled batches all have one size and fail this."""
+    sizes = membership.sum(axis=1)
+    cells = np.arange(1, 13)
+    expected = STEPS * np.array([stats.binom.pmf(c, SIZE, RATE) for c in cells])
+    observed = np.array([(sizes == c).sum() for c in cells])
+    rest_expected, rest_observed = STEPS - expected.sum(), STEPS - observed.sum()
+    assert stats.chisquare([*observed, rest_observed], [*expected, rest_expected]).pvalue > 1e-6
+
+
+def test_every_example_joins_at_the_rate_and_pairs_at_its_square(membership):
+    """Every pair of examples, as often together as independent coins say; p < 1e-6 over all 1770 pairs together."""
+    together = membership.astype(float).T @ membership
+    pairs = together[np.triu_indices(SIZE, 1)]
+    variance = STEPS * RATE**2 * (1 - RATE**2)
+    statistic = float(np.sum((pairs - STEPS * RATE**2) ** 2) / variance)
+    # Pair counts that share an example are weakly dependent; their common part is the examples' own counts.
+    singles = np.diag(together)
+    assert stats.chi2.sf(np.sum((singles - STEPS * RATE) ** 2) / (STEPS * RATE * (1 - RATE)), SIZE) > 1e-6
+    assert abs(statistic - len(pairs)) < 6 * np.sqrt(2 * len(pairs)) * 1.5
+
+
+def test_steps_are_independent(membership):
+    consecutive = (membership[1:] & membership[:-1]).sum()
+    assert stats.binomtest(int(consecutive), (STEPS - 1) * SIZE, RATE**2).pvalue > 1e-6
+
+
+def test_processes_together_take_the_batch_that_one_process_takes():
+    one = PoissonSampler(size=SIZE, sample_rate=RATE, steps=50, generator=seeded(2))
+    shares = [
+        PoissonSampler(size=SIZE, sample_rate=RATE, steps=50, generator=seeded(2), rank=rank, processes=3)
+        for rank in range(3)
+    ]
+    for whole, *parts in zip(one, *shares, strict=True):
+        assert sorted(sum(parts, [])) == whole
+
+
+def test_a_sampler_continues_from_its_generators_state():
+    first = PoissonSampler(size=SIZE, sample_rate=RATE, steps=10, generator=seeded(4))
+    batches = iter(first)
+    for _ in range(4):
+        next(batches)
+    state, remaining = first.generator.get_state(), first.remaining
+    rest = list(batches)
+    second = PoissonSampler(size=SIZE, sample_rate=RATE, steps=10, generator=seeded(0))
+    second.generator.set_state(state)
+    second.remaining = remaining
+    assert list(second) == rest
+    assert len(rest) == 6
+
+
+@pytest.mark.parametrize("bad", [{"sample_rate": 0.0}, {"steps": 0}, {"size": 0}, {"rank": 2, "processes": 2}])
+def test_bad_arguments_are_named(bad):
+    good = {"size": 5, "sample_rate": 0.5, "steps": 1, "generator": seeded(0)}
+    with pytest.raises(InvalidArgument, match=next(iter(bad))):
+        PoissonSampler(**{**good, **bad})
