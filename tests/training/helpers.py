@@ -24,9 +24,7 @@ def small_data(size: int = 200) -> TensorDataset:
 def small_model() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        return nn.Sequential(
-            nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, CLASSES)
-        )
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, CLASSES))
 
 
 def dimension_of(module: nn.Module) -> int:

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.training.helpers import GAMMA, private, small_model, take_steps
 
 import plrvo
 from plrvo.validate import InvalidArgument
-from tests.training.helpers import GAMMA, private, small_model, take_steps
 
 
 def weights_of(model) -> torch.Tensor:

@@ -7,12 +7,6 @@ import pytest
 import torch
 from opacus.schedulers import ExponentialNoise
 from scipy import stats
-from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
-
-import plrvo
-from plrvo.training import BudgetExhausted, PrivacyEngine
-from plrvo.validate import InvalidArgument
 from tests.training.helpers import (
     GAMMA,
     dimension_of,
@@ -23,6 +17,12 @@ from tests.training.helpers import (
     small_model,
     take_steps,
 )
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+import plrvo
+from plrvo.training import BudgetExhausted, PrivacyEngine
+from plrvo.validate import InvalidArgument
 
 NOISES = [GAMMA, plrvo.Laplace(0.5), plrvo.Gaussian(0.5), plrvo.GammaPLRV(5.0, 0.2, shared=True)]
 ALMOST_NO_NOISE = plrvo.Laplace(1e-9)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 from safetensors.torch import save_file
+from tests.training.helpers import private, take_steps
 
 import plrvo
 from plrvo.training.receipt import make_receipt, verify, write_receipt
 from plrvo.validate import InvalidArgument
-from tests.training.helpers import private, take_steps
 
 
 @pytest.fixture

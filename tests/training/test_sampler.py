@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
+from tests.training.helpers import seeded
 
 from plrvo.training import PoissonSampler
 from plrvo.validate import InvalidArgument
-from tests.training.helpers import seeded
 
 SIZE, RATE, STEPS = 60, 0.1, 20_000
 
@@ -54,7 +54,7 @@ def test_processes_together_take_the_batch_that_one_process_takes():
         for rank in range(3)
     ]
     for whole, *parts in zip(one, *shares, strict=True):
-        assert sorted(sum(parts, [])) == whole
+        assert sorted(index for part in parts for index in part) == whole
 
 
 def test_a_sampler_continues_from_its_generators_state():

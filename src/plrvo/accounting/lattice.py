@@ -94,7 +94,7 @@ class _Binned:
         unit, width = 1e-7 * float(losses.max() - losses.min()) or 1.0, 0.015
         bins = np.floor(np.arcsinh((losses - mean) / unit) / width).astype(np.int64)
         first = int(bins.min())
-        mass = np.bincount(bins - first, p)
+        mass = np.bincount(bins - first, p).astype(float)
         filled = np.flatnonzero(mass > 0)
         return _Binned(mean + unit * np.sinh(width * (first + filled)), mass[filled])
 

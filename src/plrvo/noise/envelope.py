@@ -16,31 +16,39 @@ A gradient with squares s_i, sum s_i <= C^2, pays sum_i h(s_i) <= n hhat(C^2/n),
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
-from plrvo.noise.base import Array
+from plrvo.noise.base import Array, Noise
+
+_FIRST = 1e-5  # the first grid point, in units of the noise
 
 
 def spread_bound(
-    log_moment: Callable[[Array, Array], Array],
+    noise: Noise,
     clip: float,
     dimension: int,
     eta: Array,
-    unit: float,
     initial_slope: Callable[[float, Array], Array],
     convex: bool,
 ) -> Array:
     """n hhat(C^2/n) for each integer eta >= 2.
 
-    `unit` is 1/c. `initial_slope(x_0, eta)` bounds log F/x^2 on (0, x_0]. The grid is absolute (it does not move with
-    the clip), so that the bound is monotone in the clip and in the dimension.
+    `noise` and `clip` are in units in which the score is bounded by 1. `initial_slope(x_0, eta)` bounds log F/x^2 on
+    (0, x_0]. The grid is absolute (it does not move with the clip), so that the bound is monotone in the clip and in
+    the dimension, and noises of one shape share their values on it.
     """
     ratio = 1.1 if convex else 1.02
-    first = min(1e-5 * unit, clip / 2)
-    count = int(np.floor(np.log(clip / first) / np.log(ratio) - 1e-9))
-    x = np.append(first * ratio ** np.arange(count + 1.0), clip)
-    h = log_moment(x[None, :], eta[:, None])
+    if clip <= 2 * _FIRST:
+        x = np.array([clip / 2, clip])
+        h = noise.log_moment(x[None, :], eta[:, None])
+    else:
+        count = int(np.floor(np.log(clip / _FIRST) / np.log(ratio) - 1e-9)) + 1
+        x = np.append(_grid(ratio, count), clip)
+        inner = _values(noise, ratio, -(-count // 16) * 16, tuple(eta))[:, :count]
+        h = np.concatenate([inner, noise.log_moment(clip, eta)[:, None]], axis=1)
+    first = float(x[0])
     s = np.broadcast_to(x**2, h.shape)
     start = initial_slope(first, eta)[:, None] * s[:, :1]
     vertices_s = [np.zeros_like(start), s[:, :1], s]
@@ -64,6 +72,16 @@ def spread_bound(
     points, heights = np.concatenate(vertices_s, axis=1), np.concatenate(vertices_h, axis=1)
     target = clip**2 / dimension
     return np.array([dimension * _hull_at(target, p, v) for p, v in zip(points, heights, strict=True)])
+
+
+def _grid(ratio: float, count: int) -> Array:
+    return _FIRST * ratio ** np.arange(float(count))
+
+
+@lru_cache(maxsize=64)
+def _values(noise: Noise, ratio: float, count: int, eta: tuple[float, ...]) -> Array:
+    """h on the grid: one row for each order, one column for each point."""
+    return noise.log_moment(_grid(ratio, count)[None, :], np.asarray(eta)[:, None])
 
 
 def _hull_at(target: float, points: Array, heights: Array) -> float:

@@ -10,6 +10,7 @@ With K the seed's cumulant function (`seeds`), one coordinate has
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -143,9 +144,17 @@ class _Mixture(Noise):
         return out
 
     def _worst_product(self, clip: float, dimension: int, eta: Array) -> Array:
-        return spread_bound(
-            self.log_moment, clip, dimension, eta, 1 / self._score_bound, self._initial_slope, self._convex_moments
-        )
+        unit = self._unit
+        in_units = clip * self._score_bound
+        return spread_bound(unit, in_units, dimension, eta, unit._initial_slope, unit._convex_moments)
+
+    @cached_property
+    def _unit(self) -> _Mixture:
+        """This shape of noise at the width at which its score is bounded by 1."""
+        return self.scaled(self._score_bound)
+
+    @abstractmethod
+    def scaled(self, factor: float) -> _Mixture: ...
 
     def pure_loss(self, clip: float, dimension: int) -> float:
         """n log phi(0)/phi(C/sqrt n): phi is log-convex, so the loss is concave in the shift and spreading is worst.
@@ -232,6 +241,10 @@ class GammaPLRV(_Mixture):
     @property
     def _marginal_information(self) -> float:
         return self.k * (self.k + 1) ** 2 * self.theta**2 / (self.k + 2)
+
+    @cached_property
+    def _unit(self) -> GammaPLRV:
+        return GammaPLRV(self.k, 1 / (self.k + 1))  # the same object for every theta, so that its values are shared
 
     @property
     def _convex_moments(self) -> bool:

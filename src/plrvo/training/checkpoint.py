@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+from opacus.grad_sample import AbstractGradSampleModule
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from plrvo.files import write_bytes
 from plrvo.validate import InvalidArgument
@@ -60,7 +63,9 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
         _bare(module).load_state_dict(state)
         optimizer.load_state_dict(_unflatten(record["optimizer"], tensors))
     except (RuntimeError, ValueError, KeyError) as error:
-        raise InvalidArgument("resume", str(path), f"a checkpoint of this model ({' '.join(str(error).split())})") from None
+        raise InvalidArgument(
+            "resume", str(path), f"a checkpoint of this model ({' '.join(str(error).split())})"
+        ) from None
     torch.set_rng_state(tensors["generator.global"])
     optimizer.generator.set_state(tensors["generator.noise"])
     optimizer.steps_taken = record["steps_taken"]
@@ -73,11 +78,11 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
 
 def _bare(module: nn.Module) -> nn.Module:
     """The user's own module under the wrappers of Opacus and of distributed training."""
-    while True:
-        inner = getattr(module, "_module", None) or (module.module if type(module).__name__.endswith("DataParallel") else None)
-        if not isinstance(inner, nn.Module):
-            return module
-        module = inner
+    while isinstance(
+        module, (AbstractGradSampleModule, DistributedDataParallel, DifferentiallyPrivateDistributedDataParallel)
+    ):
+        module = module._module if isinstance(module, AbstractGradSampleModule) else module.module
+    return module
 
 
 def _pack(tensors: dict[str, torch.Tensor], record: dict[str, Any]) -> bytes:

@@ -56,7 +56,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.postprocess = postprocess
         self.sampler: PoissonSampler | None = None
 
-    def make_private(  # type: ignore[override]
+    def make_private(
         self,
         *,
         module: nn.Module,
@@ -90,12 +90,16 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if grad_sample_mode not in _GRAD_SAMPLE_MODES:
             raise InvalidArgument("grad_sample_mode", grad_sample_mode, "one of " + ", ".join(_GRAD_SAMPLE_MODES))
         dimension = self._checked_dimension(module, optimizer, clipping)
-        distributed = isinstance(module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel))
+        distributed = isinstance(
+            module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
+        )
         size = self._size_of(data_loader)
         batch_size = expected_batch_size or max(1, round(plan.workload.sample_rate * size))
         positive_integer(expected_batch_size=batch_size)
         noise_generator = noise_generator or _from_the_operating_system()
-        loader = self._poisson_loader(data_loader, size, sample_generator or _from_the_operating_system(), distributed, batch_first)
+        loader = self._poisson_loader(
+            data_loader, size, sample_generator or _from_the_operating_system(), distributed, batch_first
+        )
 
         clip = self._opacus_clip(clipping, optimizer)
         wrapped = self._prepare_model(
@@ -129,7 +133,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         )
         return wrapped, noisy, loss, loader
 
-    def make_private_with_epsilon(  # type: ignore[override]
+    def make_private_with_epsilon(
         self,
         *,
         module: nn.Module,
@@ -160,11 +164,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
         return self.accountant.bracket(delta)
 
-    def save_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any, extra: Any = None) -> None:  # type: ignore[override]
+    def save_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any, extra: Any = None) -> None:
         """Weights, optimizer state, ledger and random streams in one file, written whole or not at all."""
         checkpoint.save(Path(path), self, module, optimizer, extra)
 
-    def load_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any) -> Any:  # type: ignore[override]
+    def load_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any) -> Any:
         """Continue where `save_checkpoint` was called; returns its `extra`."""
         return checkpoint.load(Path(path), self, module, optimizer)
 
@@ -174,8 +178,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
             ModuleValidator.validate(module, strict=True)
         except UnsupportedModuleError as error:
             raise InvalidArgument(
-                "module", type(module).__name__, f"layers that keep examples apart; PrivacyEngine.get_compatible_module"
-                f"(module) replaces them where it can ({' '.join(str(error).split())})"
+                "module",
+                type(module).__name__,
+                f"layers that keep examples apart; PrivacyEngine.get_compatible_module"
+                f"(module) replaces them where it can ({' '.join(str(error).split())})",
             ) from None
 
     def _require_plan(self) -> Plan:
@@ -189,29 +195,41 @@ class PrivacyEngine(opacus.PrivacyEngine):
         known = set(module.parameters())
         given = [p for group in optimizer.param_groups for p in group["params"]]
         if any(p not in known for p in given):
-            raise InvalidArgument("optimizer", type(optimizer).__name__, "one whose parameters all belong to the module")
+            raise InvalidArgument(
+                "optimizer", type(optimizer).__name__, "one whose parameters all belong to the module"
+            )
         if {p for p in known if p.requires_grad} - set(given):
-            raise InvalidArgument("optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module")
+            raise InvalidArgument(
+                "optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module"
+            )
         if clipping == "l1":
             if not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1:
-                raise InvalidArgument("clipping", "l1", "Laplace noise and a plan of dimension 1 (one-hot is worst for l1)")
+                raise InvalidArgument(
+                    "clipping", "l1", "Laplace noise and a plan of dimension 1 (one-hot is worst for l1)"
+                )
             return 1
         dimension = _trainable(module)
         if dimension > plan.workload.dimension:
-            raise InvalidArgument("dimension", plan.workload.dimension, f"at least {dimension}, the module's trainable parameters")
+            raise InvalidArgument(
+                "dimension", plan.workload.dimension, f"at least {dimension}, the module's trainable parameters"
+            )
         return dimension
 
     def _size_of(self, data_loader: DataLoader[Any]) -> int:
         try:
             return len(data_loader.dataset)  # type: ignore[arg-type]
         except TypeError:
-            raise InvalidArgument("data_loader", type(data_loader.dataset).__name__, "a data set that has a length") from None
+            raise InvalidArgument(
+                "data_loader", type(data_loader.dataset).__name__, "a data set that has a length"
+            ) from None
 
     def _poisson_loader(
         self, loader: DataLoader[Any], size: int, generator: torch.Generator, distributed: bool, batch_first: bool
     ) -> DataLoader[Any]:
         if isinstance(loader, DPDataLoader):
-            raise InvalidArgument("data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part")
+            raise InvalidArgument(
+                "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
+            )
         work = self._require_plan().workload
         self.sampler = PoissonSampler(
             size=size,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,7 +56,9 @@ def train(run: Run) -> list[dict[str, Any]]:
     private and are not computed.
     """
     device = next(iter(run.module.parameters())).device
-    with _stop_requested() as stop, _batches(run) as batches:
+    with _stop_requested() as stop, _batches(run) as batches, warnings.catch_warnings():
+        # PyTorch's remark about the first layer, whose input needs no gradient.
+        warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
         run.module.train()
         for inputs, targets in batches:
             before = run.step

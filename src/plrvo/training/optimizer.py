@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -23,12 +23,15 @@ from plrvo.noise import Noise
 from plrvo.training.score import postprocessor
 from plrvo.validate import InvalidArgument
 
+# Opacus's classes have no types; a checker sees the mixin's neighbours as Any.
+_Base: Any = object
+
 
 class BudgetExhausted(RuntimeError):
     """The plan's steps have been taken; one more would exceed its budget."""
 
 
-class NoiseMixin:
+class NoiseMixin(_Base):
     """Goes in front of an Opacus optimizer class; see the module's docstring."""
 
     def __init__(
@@ -51,7 +54,9 @@ class NoiseMixin:
     @property
     def noise_multiplier(self) -> float:
         """Opacus's parameter of Gaussian noise, which the noise object replaces: nothing may read or schedule it."""
-        raise InvalidArgument("noise_multiplier", None, "`optimizer.noise`: a multiplier, and a schedule of it, is Gaussian")
+        raise InvalidArgument(
+            "noise_multiplier", None, "`optimizer.noise`: a multiplier, and a schedule of it, is Gaussian"
+        )
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
@@ -62,11 +67,11 @@ class NoiseMixin:
     def clip(self) -> float:
         """The l2 norm (l1, where that is clipped) that no example's gradient exceeds."""
         layers: list[float] | None = getattr(self, "max_grad_norms", None)
-        return float(self.max_grad_norm) if layers is None else math.hypot(*layers)  # type: ignore[attr-defined]
+        return float(self.max_grad_norm) if layers is None else math.hypot(*layers)
 
     def add_noise(self) -> None:
         """p.grad = clipped sum + noise, at sum scale."""
-        parameters: list[Any] = self.params  # type: ignore[attr-defined]
+        parameters: list[Any] = self.params
         for p in parameters:
             _check_processed_flag(p.summed_grad)
         if getattr(self, "rank", 0) == 0:
@@ -79,7 +84,7 @@ class NoiseMixin:
             _mark_as_processed(p.summed_grad)
 
     def _draw(self, sums: list[torch.Tensor]) -> list[torch.Tensor]:
-        generator: torch.Generator = self.generator  # type: ignore[attr-defined]
+        generator: torch.Generator = self.generator
         if not self.noise.shared:
             return [self.noise.sample(s.shape, generator, s.dtype).to(s.device) for s in sums]
         # One scale for all coordinates of the step: one call.
@@ -88,13 +93,13 @@ class NoiseMixin:
         return [part.view(s.shape).to(s) for part, s in zip(parts, sums, strict=True)]
 
     def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
-        last_of_batch = not self._check_skip_next_step(pop_next=False)  # type: ignore[attr-defined]
+        last_of_batch = not self._check_skip_next_step(pop_next=False)
         if last_of_batch and self.most_steps is not None and self.steps_taken >= self.most_steps:
             raise BudgetExhausted(
                 f"steps={self.steps_taken + 1}: expected at most {self.most_steps}, which the plan's budget covers; "
                 "make a plan with more steps"
             )
-        if not super().pre_step(closure):  # type: ignore[misc]
+        if not super().pre_step(closure):
             return False
         self.steps_taken += 1
         return True
@@ -108,37 +113,37 @@ class NoiseMixin:
         if hasattr(self, "reduce_gradients"):
             self.reduce_gradients()
         self._use_released()
-        return self.original_optimizer.step()  # type: ignore[attr-defined]
+        return self.original_optimizer.step()
 
     def _use_released(self) -> None:
         """Post-processing works at sum scale, on the sum over all processes."""
         if self._after_noise is None:
             return
         divisor = self._divisor()
-        for p in self.params:  # type: ignore[attr-defined]
+        for p in self.params:
             p.grad = self._after_noise(p.grad * divisor) / divisor
 
     def _divisor(self) -> float:
-        if self.loss_reduction == "sum":  # type: ignore[attr-defined]
+        if self.loss_reduction == "sum":
             return 1.0
-        return float(self.expected_batch_size) * getattr(self, "world_size", 1)  # type: ignore[attr-defined]
+        return float(self.expected_batch_size) * getattr(self, "world_size", 1)
 
 
-class L1ClippingMixin:
+class L1ClippingMixin(_Base):
     """Clips each example's gradient to l1 norm `max_grad_norm`: the classical Laplace mechanism."""
 
     def clip_and_accumulate(self) -> None:
-        samples: list[torch.Tensor] = self.grad_samples  # type: ignore[attr-defined]
+        samples: list[torch.Tensor] = self.grad_samples
         norms = torch.stack([g.reshape(len(g), -1).abs().sum(dim=1) for g in samples], dim=1).sum(dim=1)
-        factors = (self.max_grad_norm / (norms + 1e-12)).clamp(max=1.0)  # type: ignore[attr-defined]
-        for p, sample in zip(self.params, samples, strict=True):  # type: ignore[attr-defined]
+        factors = (self.max_grad_norm / (norms + 1e-12)).clamp(max=1.0)
+        for p, sample in zip(self.params, samples, strict=True):
             _check_processed_flag(p.grad_sample)
             total = torch.einsum("i,i...", factors.to(sample), sample).to(p.dtype)
             p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
             _mark_as_processed(p.grad_sample)
 
 
-@lru_cache(maxsize=None)
+@cache
 def optimizer_class(clipping: str, distributed: bool, grad_sample_mode: str) -> type[DPOptimizer]:
     """Opacus's optimizer for this mode with the mixin in front of it."""
     if clipping == "adaptive":

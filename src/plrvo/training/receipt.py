@@ -25,7 +25,9 @@ _FORMAT = 1
 _PACKAGES = ("torch", "opacus", "numpy", "scipy", "dp-accounting")
 
 
-def make_receipt(engine: PrivacyEngine, optimizer: Any, weights: Path, task: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+def make_receipt(
+    engine: PrivacyEngine, optimizer: Any, weights: Path, task: dict[str, Any], run: dict[str, Any]
+) -> dict[str, Any]:
     """Plain data. `task` says what was trained on what; `run` how (clipping, sampler, divisor, randomness, metrics)."""
     plan = engine.plan
     if plan is None:

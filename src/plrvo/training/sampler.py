@@ -22,7 +22,14 @@ class PoissonSampler(Sampler[list[int]]):
     """
 
     def __init__(
-        self, *, size: int, sample_rate: float, steps: int, generator: torch.Generator, rank: int = 0, processes: int = 1
+        self,
+        *,
+        size: int,
+        sample_rate: float,
+        steps: int,
+        generator: torch.Generator,
+        rank: int = 0,
+        processes: int = 1,
     ) -> None:
         positive_integer(size=size, steps=steps, processes=processes)
         rate(sample_rate=sample_rate)

@@ -1,0 +1,216 @@
+"""`plrvo train`: private training of a preset task."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from plrvo.accounting import Workload, calibrate
+from plrvo.cli import options, show
+from plrvo.cli.options import read_noise, required
+from plrvo.cli.progress import StepProgress
+from plrvo.design import Plan
+from plrvo.validate import InvalidArgument
+
+_RUN, _LEARN = "Run", "Learning"
+
+
+class TrainNoise(StrEnum):
+    """The noises that training knows by name."""
+
+    gamma = "gamma"
+    laplace = "laplace"
+    gaussian = "gaussian"
+    none = "none"
+
+
+def train(
+    task: Annotated[
+        str, typer.Argument(help="digits, mnist, fashion-mnist, cifar-10 or cifar-100.", show_default=False)
+    ],
+    model: Annotated[
+        str,
+        typer.Option("--model", help="cnn, logistic, resnet18, vit, efficientnet-lite0-head.", rich_help_panel=_LEARN),
+    ] = "cnn",
+    noise: Annotated[
+        TrainNoise, typer.Option("--noise", help="none trains without privacy.", rich_help_panel=options.NOISE)
+    ] = TrainNoise.gamma,
+    epsilon: options.EpsilonOption = None,
+    delta: options.DeltaOption = 1e-5,
+    noise_multiplier: options.MultiplierOption = None,
+    scale: options.ScaleOption = None,
+    k: options.KOption = None,
+    theta: options.ThetaOption = None,
+    shared: options.SharedOption = False,
+    clip: Annotated[
+        float, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=options.WORK)
+    ] = 0.1,
+    sample_rate: Annotated[
+        float,
+        typer.Option(
+            "--sample-rate", help="Probability with which an example joins a batch.", rich_help_panel=options.WORK
+        ),
+    ] = 0.05,
+    steps: Annotated[int, typer.Option("--steps", help="Number of noisy steps.", rich_help_panel=options.WORK)] = 300,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--lr", help="Learning rate, for gradients divided by batch size and clip.", rich_help_panel=_LEARN
+        ),
+    ] = None,
+    optimizer: Annotated[str, typer.Option("--optimizer", help="sgd, adam or adamw.", rich_help_panel=_LEARN)] = "sgd",
+    momentum: Annotated[float, typer.Option("--momentum", help="Momentum of sgd.", rich_help_panel=_LEARN)] = 0.9,
+    weight_decay: Annotated[float, typer.Option("--weight-decay", rich_help_panel=_LEARN)] = 0.0,
+    postprocess: Annotated[
+        str | None, typer.Option("--postprocess", help="score or clamp: free of privacy cost.", rich_help_panel=_LEARN)
+    ] = None,
+    clipping: Annotated[
+        str, typer.Option("--clipping", help="flat, per_layer, or l1 (laplace only).", rich_help_panel=_LEARN)
+    ] = "flat",
+    mode: Annotated[str, typer.Option("--grad-sample-mode", help="hooks or ghost.", rich_help_panel=_LEARN)] = "hooks",
+    physical_batch: Annotated[
+        int | None,
+        typer.Option("--physical-batch", help="At most so many examples in memory at once.", rich_help_panel=_RUN),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", help="Makes the run repeatable, and not private against whoever knows it.", rich_help_panel=_RUN
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Folder for weights, metrics, checkpoint, receipt and plot.", rich_help_panel=_RUN),
+    ] = Path("runs/latest"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.", rich_help_panel=_RUN)] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir", help="Folder with the data sets; else PLRVO_DATA, else a download.", rich_help_panel=_RUN
+        ),
+    ] = None,
+    evaluate_every: Annotated[
+        int, typer.Option("--evaluate-every", help="Steps between tests.", rich_help_panel=_RUN)
+    ] = 25,
+    checkpoint_every: Annotated[
+        int, typer.Option("--checkpoint-every", help="Steps between checkpoints.", rich_help_panel=_RUN)
+    ] = 50,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Train a preset task with a noise that certifies --epsilon, or with a noise that you give.
+
+    Writes weights, metrics, a checkpoint, a receipt that `plrvo verify` recomputes, and a plot. Ctrl-C leaves a
+    checkpoint; --resume continues from it with the same random streams.
+
+    Example: plrvo train digits --epsilon 2 --seed 0 --out runs/digits
+    """
+    from plrvo.tasks import experiment
+    from plrvo.tasks.vision.task import vision_task
+    from plrvo.training.loop import Interrupted, read_history
+
+    streams = experiment.Streams.from_seed(seed)
+    built, module = vision_task(task, model, data_dir, streams.weights)
+    dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
+    work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
+    settings = experiment.Settings(
+        out=out,
+        # A clipped gradient has at most the norm of the clip, so the rate is given for gradients in units of it.
+        learning_rate=(learning_rate if learning_rate is not None else 0.1)
+        / (1.0 if noise is TrainNoise.none or optimizer != "sgd" else clip),
+        optimizer=optimizer,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        clipping=clipping,
+        grad_sample_mode=mode,
+        postprocess=postprocess,
+        physical_batch=physical_batch,
+        evaluate_every=evaluate_every,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        seed=seed,
+    )
+    if noise is TrainNoise.none:
+        with StepProgress(f"{task}, not private") as watch:
+            history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
+        _finish(out, history, f"{task}, {model}, not private", as_json, {**_last(history), "private": False})
+        return
+    plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
+    if not as_json:
+        show.bracket_table(plan.noise, work, plan.bracket)
+    try:
+        with StepProgress(f"{task}, {noise}") as watch:
+            receipt = experiment.run_private(built, module, plan, settings, streams, watch)
+    except Interrupted:
+        print(f"plrvo: stopped; `--resume --out {out}` continues from {out / experiment.CHECKPOINT}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if not receipt:  # another process writes
+        return
+    result = {
+        "accuracy": receipt["run"]["metrics"]["accuracy"],
+        "epsilon_certified": receipt["epsilon"]["certified"],
+        "epsilon_lower": receipt["epsilon"]["lower"],
+        "epsilon_published": receipt["epsilon"]["published"],
+        "delta": delta,
+        "steps": receipt["steps"],
+        "noise": plan.noise.to_dict(),
+        "receipt": str(out / experiment.RECEIPT),
+    }
+    history = read_history(out / experiment.METRICS)
+    _finish(out, history, f"{task}, {model}, {noise} noise, delta {delta:g}", as_json, result)
+
+
+def _plan(
+    noise: TrainNoise,
+    work: Workload,
+    epsilon: float | None,
+    delta: float,
+    noise_multiplier: float | None,
+    scale: float | None,
+    k: float | None,
+    theta: float | None,
+    shared: bool,
+) -> Plan:
+    """The noise of the options, or the smallest one of that kind that certifies the budget."""
+    kind = options.NoiseKind(noise.value)
+    given = {"noise_multiplier": noise_multiplier, "scale": scale, "theta": theta}
+    if epsilon is None:
+        if all(value is None for value in given.values()):
+            raise InvalidArgument("epsilon", None, "a budget, or the parameters of the noise")
+        built = read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, None)
+        return Plan.certify(built, work, delta)
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgument(name, value, "no value beside --epsilon, which fits the noise's width")
+    if kind is options.NoiseKind.gamma and k is None:
+        k = DEFAULT_K
+    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, None)
+    required(epsilon=epsilon)
+    return Plan.certify(calibrate(start, work, epsilon, delta), work, delta, epsilon)
+
+
+DEFAULT_K = 1000.0  # within 0.3 % of the Laplace limit, which is the best that Gamma noise can do on raw error
+
+
+def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
+    return history[-1] if history else {}
+
+
+def _finish(out: Path, history: list[dict[str, Any]], title: str, as_json: bool, result: dict[str, Any]) -> None:
+    from plrvo.report.curves import plot_curves
+
+    plot_curves(history, title, out / "curves.png")
+    if as_json:
+        show.print_json(result)
+        return
+    print(f"test accuracy {100 * result['accuracy']:.2f} %")
+    if "epsilon_certified" in result:
+        print(
+            f"certified epsilon {show.rounded_up(result['epsilon_certified'])} at delta {result['delta']:g} "
+            f"(an attacker reaches at least {show.rounded_down(result['epsilon_lower'])})"
+        )
+        print(f"receipt: {result['receipt']}    check it: plrvo verify {result['receipt']}")
+    print(f"plot: {out / 'curves.png'}")

@@ -1,0 +1,240 @@
+"""A preset task trained with a plan, or without privacy: from data and model to weights, metrics and a receipt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+from safetensors.torch import save as save_tensors
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from plrvo.design import Plan
+from plrvo.files import write_bytes
+from plrvo.training import PoissonSampler, PrivacyEngine
+from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
+from plrvo.training.plain import PlainOptimizer, summed_cross_entropy
+from plrvo.training.receipt import make_receipt, write_receipt
+from plrvo.validate import InvalidArgument
+
+CHECKPOINT, WEIGHTS, METRICS, RECEIPT = "checkpoint.safetensors", "model.safetensors", "metrics.jsonl", "receipt.json"
+
+
+class InMemory(Dataset[Any]):
+    """Tensors that are indexed a batch at a time."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(t[index] for t in self.tensors)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        chosen = torch.as_tensor(indices, dtype=torch.long)
+        return tuple(t[chosen] for t in self.tensors)
+
+
+def whole_batches(data: Dataset[Any]) -> DataLoader[Any]:
+    """A loader over `InMemory` data; the engine draws the batches."""
+    return DataLoader(data, collate_fn=lambda batch: batch)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained on what. `evaluate` looks at public test data only."""
+
+    data: Dataset[Any]
+    size: int
+    evaluate: Callable[[nn.Module], Metrics]
+    description: dict[str, Any]
+    loss: nn.Module
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out. Nothing here may be chosen by looking at the private data."""
+
+    out: Path
+    learning_rate: float
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clipping: str = "flat"
+    grad_sample_mode: str = "hooks"
+    postprocess: str | None = None
+    expected_batch_size: int | None = None
+    physical_batch: int | None = None
+    evaluate_every: int = 50
+    checkpoint_every: int = 50
+    resume: bool = False
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Independent generators for the weights, the batches and the noise, all from one seed."""
+
+    weights: torch.Generator
+    batches: torch.Generator
+    noise: torch.Generator
+
+    @staticmethod
+    def from_seed(seed: int | None) -> Streams:
+        """A seed of None asks the operating system. The same seed gives the same three streams."""
+        words = np.random.SeedSequence(seed).generate_state(3, np.uint64)
+        weights, batches, noise = (torch.Generator().manual_seed(int(word >> np.uint64(1))) for word in words)
+        return Streams(weights, batches, noise)
+
+
+def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """One of the torch optimizers that the command offers."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay)
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
+    if name == "adamw":
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    raise InvalidArgument("optimizer", name, "sgd, adam or adamw")
+
+
+def run_private(
+    task: Task, module: nn.Module, plan: Plan, settings: Settings, streams: Streams, watch: Watcher | None = None
+) -> dict[str, Any]:
+    """Train with the plan's noise; returns the receipt. `resume` continues from the checkpoint in `settings.out`."""
+    if plan.delta >= 1 / task.size:
+        raise InvalidArgument(
+            "delta", plan.delta, f"less than 1/N = {1 / task.size:.3g}; larger deltas allow leaking an example"
+        )
+    chief = _join_processes()
+    engine = PrivacyEngine(plan, postprocess=settings.postprocess)
+    engine.validate(module=module)
+    wrapped: Any = (
+        DifferentiallyPrivateDistributedDataParallel(module) if torch.distributed.is_initialized() else module
+    )
+    prepared = engine.make_private(
+        module=wrapped,
+        optimizer=build_optimizer(settings.optimizer, module, settings),
+        data_loader=whole_batches(task.data) if isinstance(task.data, InMemory) else DataLoader(task.data),
+        criterion=task.loss,
+        clipping=settings.clipping,
+        grad_sample_mode=settings.grad_sample_mode,
+        expected_batch_size=settings.expected_batch_size,
+        noise_generator=streams.noise,
+        sample_generator=streams.batches,
+    )
+    model, optimizer, *criterion, loader = prepared
+    history: list[dict[str, Any]] = []
+    checkpoint = settings.out / CHECKPOINT
+    if settings.resume:
+        history = engine.load_checkpoint(path=checkpoint, module=model, optimizer=optimizer)
+    elif checkpoint.exists():
+        raise InvalidArgument("out", str(settings.out), "a new folder, or --resume: this one holds a run")
+    receipts: list[dict[str, Any]] = []
+
+    def save(metrics: list[dict[str, Any]]) -> None:
+        if not chief:
+            return
+        engine.save_checkpoint(path=checkpoint, module=model, optimizer=optimizer, extra=metrics)
+        write_bytes(settings.out / WEIGHTS, save_tensors(_weights(module)))
+        write_history(settings.out / METRICS, metrics)
+        receipt = make_receipt(
+            engine, optimizer, settings.out / WEIGHTS, task.description, _how(settings, optimizer, metrics)
+        )
+        write_receipt(settings.out / RECEIPT, receipt)
+        receipts[:] = [receipt]
+
+    run = Run(
+        module=model,
+        optimizer=optimizer,
+        loader=loader,
+        loss=criterion[0] if criterion else task.loss,
+        evaluate=lambda: task.evaluate(module),
+        epsilon=lambda: engine.get_epsilon(plan.delta),
+        steps=plan.workload.steps,
+        save=save,
+        evaluate_every=settings.evaluate_every,
+        checkpoint_every=settings.checkpoint_every,
+        physical_batch=settings.physical_batch,
+        watch=watch if chief else None,
+        step=optimizer.steps_taken,
+        history=history,
+    )
+    train(run)
+    if chief and not receipts:  # resumed after the last step: nothing was left to do
+        save(run.history)
+    return receipts[0] if receipts else {}
+
+
+def run_plain(
+    task: Task,
+    module: nn.Module,
+    sample_rate: float,
+    steps: int,
+    settings: Settings,
+    streams: Streams,
+    watch: Watcher | None = None,
+) -> list[dict[str, Any]]:
+    """Train without privacy on the same kind of batches; returns the metrics over steps."""
+    sampler = PoissonSampler(size=task.size, sample_rate=sample_rate, steps=steps, generator=streams.batches)
+    loader: DataLoader[Any] = DataLoader(task.data, batch_sampler=sampler, collate_fn=lambda batch: batch)
+    batch_size = settings.expected_batch_size or round(sample_rate * task.size)
+    optimizer = PlainOptimizer(build_optimizer(settings.optimizer, module, settings), batch_size)
+
+    def save(metrics: list[dict[str, Any]]) -> None:
+        write_bytes(settings.out / WEIGHTS, save_tensors(_weights(module)))
+        write_history(settings.out / METRICS, metrics)
+
+    run = Run(
+        module=module,
+        optimizer=optimizer,
+        loader=loader,
+        loss=summed_cross_entropy,
+        evaluate=lambda: task.evaluate(module),
+        epsilon=lambda: None,
+        steps=steps,
+        save=save,
+        evaluate_every=settings.evaluate_every,
+        checkpoint_every=steps,
+        watch=watch,
+    )
+    return train(run)
+
+
+def _how(settings: Settings, optimizer: Any, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    seeded = (
+        "a fixed seed: not private against whoever knows it" if settings.seed is not None else "the operating system"
+    )
+    return {
+        "clipping": settings.clipping,
+        "grad_sample_mode": settings.grad_sample_mode,
+        "expected_batch_size": optimizer.expected_batch_size * getattr(optimizer, "world_size", 1),
+        "processes": getattr(optimizer, "world_size", 1),
+        "optimizer": settings.optimizer,
+        "learning_rate": settings.learning_rate,
+        "momentum": settings.momentum,
+        "weight_decay": settings.weight_decay,
+        "randomness": seeded,
+        "metrics": metrics[-1] if metrics else None,
+    }
+
+
+def _weights(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().contiguous().clone() for name, tensor in module.state_dict().items()}
+
+
+def _join_processes() -> bool:
+    """Join the other processes that torchrun started; whether this one writes files and shows progress."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo")
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
