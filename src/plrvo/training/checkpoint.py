@@ -86,7 +86,7 @@ def _bare(module: nn.Module) -> nn.Module:
 
 
 def _pack(tensors: dict[str, torch.Tensor], record: dict[str, Any]) -> bytes:
-    text = json.dumps(record, sort_keys=True, allow_nan=False)
+    text = json.dumps(record, allow_nan=False)
     return save_tensors(tensors, metadata={"record": text, "digest": _digest(tensors, text)})
 
 

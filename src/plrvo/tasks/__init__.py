@@ -1,0 +1,1 @@
+"""Real data, models and metrics."""

@@ -1,0 +1,1 @@
+"""Images: data sets, models, and features from a pretrained network."""

@@ -1,0 +1,106 @@
+"""The image models by name. Each predicts an example from that example alone: none has BatchNorm.
+
+| name | what |
+|---|---|
+| `cnn` | the paper's network, 26,010 parameters on 28 x 28 grey images |
+| `cnn-tanh` | the same with tanh in place of ReLU |
+| `logistic` | one linear layer |
+| `resnet18` | ResNet-18 for small images, GroupNorm in place of BatchNorm |
+| `vit` | ViT-B/16 with ImageNet weights; `vit:NAME` or `vit:FOLDER` for another checkpoint |
+| `efficientnet-lite0-head` | one linear layer on the features of `plrvo.tasks.vision.features` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from plrvo.tasks.vision.catalog import scaling_of
+from plrvo.tasks.vision.efficientnet import FEATURES
+from plrvo.tasks.vision.resnet import resnet18
+from plrvo.tasks.vision.vit import DEFAULT_CHECKPOINT, vit
+from plrvo.validate import InvalidArgument, positive_integer
+
+Shape = tuple[int, int, int]
+
+FEATURE_HEAD = "efficientnet-lite0-head"
+NAMES = ("cnn", "cnn-tanh", "logistic", "resnet18", "vit", FEATURE_HEAD)
+# Below this side nothing is left after the two strided convolutions of the paper's network.
+SMALLEST_SIDE = 16
+
+
+def build_model(name: str, data_shape: Shape, classes: int, generator: torch.Generator) -> nn.Module:
+    """The model called `name` for images of `data_shape` (C, H, W), one logit per class.
+
+    Its initial weights are a function of the arguments and of one draw from `generator`; torch's global random state is
+    neither read nor changed.
+    """
+    channels, height, width = data_shape
+    positive_integer(channels=channels, height=height, width=width, classes=classes)
+    kind, _, checkpoint = name.partition(":")
+    if kind not in NAMES or (checkpoint and kind != "vit") or name.endswith(":"):
+        raise InvalidArgument("model", name, f"one of {', '.join(NAMES)}, or vit:NAME_OR_FOLDER")
+    seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device).item())
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would seed every other device as well.
+        torch.default_generator.manual_seed(seed)
+        if kind == "logistic":
+            return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
+        if kind == FEATURE_HEAD:
+            return feature_head(data_shape, classes)
+        if kind == "resnet18":
+            return resnet18(channels, classes)
+        if kind == "vit":
+            return vit(checkpoint or DEFAULT_CHECKPOINT, data_shape, classes, scaling_of(data_shape))
+        return cnn(data_shape, classes, nn.Tanh if kind == "cnn-tanh" else nn.ReLU)
+
+
+def cnn(data_shape: Shape, classes: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Module:
+    """The paper's network; images under 16 pixels get two 3 x 3 convolutions in place of its strided ones.
+
+    >>> sum(p.numel() for p in cnn((1, 28, 28), 10).parameters())
+    26010
+    """
+    channels, height, width = data_shape
+    if min(height, width) >= SMALLEST_SIDE:
+        convolutions = [
+            nn.Conv2d(channels, 16, 8, stride=2, padding=3),
+            activation(),
+            nn.MaxPool2d(2, 1),
+            nn.Conv2d(16, 32, 4, stride=2),
+            activation(),
+            nn.MaxPool2d(2, 1),
+        ]
+        sides = [(((side - 2) // 2 + 1 - 1) - 4) // 2 + 1 - 1 for side in (height, width)]
+    else:
+        convolutions = [
+            nn.Conv2d(channels, 16, 3, padding=1),
+            activation(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1),
+            activation(),
+            nn.MaxPool2d(2),
+        ]
+        sides = [side // 4 for side in (height, width)]
+    if min(sides) < 1:
+        raise InvalidArgument("data_shape", data_shape, "images of at least 4 x 4 pixels for the CNN")
+    return nn.Sequential(
+        *convolutions,
+        nn.Flatten(),
+        nn.Linear(32 * sides[0] * sides[1], 32),
+        activation(),
+        nn.Linear(32, classes),
+    )
+
+
+def feature_head(data_shape: Shape, classes: int) -> nn.Module:
+    """The layer that is trained in private on features of a public network, as `feature_data` gives them."""
+    if data_shape != (FEATURES, 1, 1):
+        raise InvalidArgument(
+            "data_shape",
+            data_shape,
+            f"({FEATURES}, 1, 1), the shape of what plrvo.tasks.vision.features.feature_data returns",
+        )
+    return nn.Sequential(nn.Flatten(), nn.Linear(FEATURES, classes))
