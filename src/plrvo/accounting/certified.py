@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from plrvo.accounting.convert import delta_from_moments, epsilon_from_moments
 from plrvo.accounting.moments import StepMoments
 from plrvo.accounting.workload import Workload
@@ -68,8 +70,9 @@ def pure_epsilon(entries: Sequence[Entry]) -> float:
         r = noise.pure_loss(work.clip, work.dimension)
         if r < 700:
             total += work.steps * math.log1p(work.sample_rate * math.expm1(r))
-        else:
-            total += work.steps * (r + math.log(work.sample_rate)) + work.steps * 1e-300
+        else:  # e^r is beyond a double: log(1 - q + q e^r) in logarithms
+            stays = math.log1p(-work.sample_rate) if work.sample_rate < 1 else -math.inf
+            total += work.steps * float(np.logaddexp(stays, math.log(work.sample_rate) + r))
     return total
 
 

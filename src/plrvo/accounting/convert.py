@@ -30,7 +30,7 @@ def epsilon_at(lambda_: int, moment: float, delta: float) -> float:
 def epsilon_from_moments(moment: Moment, delta: float, max_order: int = 1 << 17) -> tuple[float, int]:
     """The smallest epsilon >= 0 and the order that gives it; (inf, order) where no order has a finite moment."""
     value, order = minimise(lambda lambda_: epsilon_at(lambda_, moment(lambda_), delta), max_order)
-    return max(0.0, value), order
+    return max(0.0, _number(value)), order
 
 
 def delta_from_moments(moment: Moment, epsilon: float, max_order: int = 1 << 17) -> tuple[float, int]:
@@ -40,16 +40,23 @@ def delta_from_moments(moment: Moment, epsilon: float, max_order: int = 1 << 17)
         return moment(lambda_) - lambda_ * epsilon + _penalty(lambda_)
 
     value, order = minimise(objective, max_order)
-    return math.exp(min(0.0, value)), order
+    return math.exp(min(0.0, _number(value))), order
+
+
+def _number(value: float) -> float:
+    """The value; never NaN, which comparisons would turn into a perfect guarantee."""
+    if math.isnan(value):
+        raise ArithmeticError("a moment is not a number; please report the noise and the workload")
+    return value
 
 
 def minimise(objective: Callable[[int], float], largest: int) -> tuple[float, int]:
     """The minimum of a unimodal function on 1, 2, ..., largest: doubling to bracket it, then golden section."""
     low, middle = 1, 1
-    f_middle = objective(1)
+    f_middle = _number(objective(1))
     while middle < largest:
         high = min(2 * middle, largest)
-        f_high = objective(high)
+        f_high = _number(objective(high))
         if not f_high < f_middle:
             break
         low, middle, f_middle = middle, high, f_high
@@ -61,7 +68,7 @@ def minimise(objective: Callable[[int], float], largest: int) -> tuple[float, in
             probe = middle + max(1, round(0.382 * (high - middle)))
         else:
             probe = middle - max(1, round(0.382 * (middle - low)))
-        f_probe = objective(probe)
+        f_probe = _number(objective(probe))
         if f_probe < f_middle:
             low, high = (middle, high) if probe > middle else (low, middle)
             middle, f_middle = probe, f_probe

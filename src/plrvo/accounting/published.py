@@ -7,7 +7,7 @@ example has one. Where noise is small the true epsilon exceeds this figure, wher
 twice too big (theory, section 7). It is a valid bound for q = 1 with a scale per coordinate.
 
 *Without looping over n.* f(x_i) is convex and decreasing in i, so the sum over i > m is at most the integral from
-m + 1/2 to n + 1/2 (midpoint rule): on the upper side, with relative error about 2.4e-3 / m^2. The order is found with
+m + 1/2 to n + 1/2 (midpoint rule): on the upper side, with relative error about 3e-3 / m^2. The order is found with
 a small m, the value at it computed with a large one.
 """
 

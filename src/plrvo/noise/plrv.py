@@ -73,7 +73,8 @@ class _Mixture(Noise):
 
     def cdf(self, z: ArrayLike) -> Array:
         z = np.asarray(z, dtype=float)
-        half = np.exp(self._seed.cumulants(-np.abs(z))[0]) / 2
+        finite = np.isfinite(z)
+        half = np.where(finite, np.exp(self._seed.cumulants(-np.where(finite, np.abs(z), 0.0))[0]) / 2, 0.0)
         return np.where(z < 0, half, 1 - half)
 
     def score(self, z: Any) -> Any:
