@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-GROUPS = ("accounting", "imports", "sampling")
+GROUPS = ("accounting", "audit", "design", "imports", "sampling", "training")
 
 
 def main() -> None:

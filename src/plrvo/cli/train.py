@@ -39,6 +39,14 @@ def train(
     noise: Annotated[
         TrainNoise, typer.Option("--noise", help="none trains without privacy.", rich_help_panel=options.NOISE)
     ] = TrainNoise.gamma,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan",
+            help="A plan from `plrvo design --save`; it brings noise, clip, rate, steps and delta.",
+            rich_help_panel=options.NOISE,
+        ),
+    ] = None,
     epsilon: options.EpsilonOption = None,
     delta: options.DeltaOption = 1e-5,
     noise_multiplier: options.MultiplierOption = None,
@@ -113,6 +121,10 @@ def train(
     from plrvo.training.loop import Interrupted, read_history
 
     streams = experiment.Streams.from_seed(seed)
+    plan = None if plan_file is None else Plan.load(plan_file)
+    if plan is not None:
+        work = plan.workload
+        sample_rate, steps, clip, delta = work.sample_rate, work.steps, work.clip, plan.delta
     built, module = vision_task(task, model, data_dir, streams.weights)
     dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
     work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
@@ -138,11 +150,15 @@ def train(
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
         _finish(out, history, f"{task}, {model}, not private", as_json, {**_last(history), "private": False})
         return
-    plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
+    if plan is None:
+        plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
+    elif epsilon is not None or noise_multiplier is not None or scale is not None or theta is not None:
+        raise InvalidArgument("plan", str(plan_file), "no budget and no noise beside it: the plan has both")
+    work, kind = plan.workload, plan.noise.kind
     if not as_json:
         show.bracket_table(plan.noise, work, plan.bracket)
     try:
-        with StepProgress(f"{task}, {noise}") as watch:
+        with StepProgress(f"{task}, {kind}") as watch:
             receipt = experiment.run_private(built, module, plan, settings, streams, watch)
     except Interrupted:
         print(f"plrvo: stopped; `--resume --out {out}` continues from {out / experiment.CHECKPOINT}", file=sys.stderr)
@@ -160,7 +176,7 @@ def train(
         "receipt": str(out / experiment.RECEIPT),
     }
     history = read_history(out / experiment.METRICS)
-    _finish(out, history, f"{task}, {model}, {noise} noise, delta {delta:g}", as_json, result)
+    _finish(out, history, f"{task}, {model}, {kind} noise, delta {delta:g}", as_json, result)
 
 
 def _plan(
