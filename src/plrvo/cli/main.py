@@ -9,8 +9,12 @@ import typer
 
 import plrvo
 from plrvo.cli.account import account
+from plrvo.cli.audit import audit
 from plrvo.cli.calibrate import calibrate
+from plrvo.cli.design import design
 from plrvo.cli.options import option_name
+from plrvo.cli.train import train
+from plrvo.cli.verify import verify
 from plrvo.validate import InvalidArgument
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[
@@ -26,6 +30,10 @@ app = typer.Typer(
 )
 app.command()(account)
 app.command()(calibrate)
+app.command()(design)
+app.add_typer(audit, name="audit")
+app.command()(train)
+app.command()(verify)
 
 
 def _version(wanted: bool) -> None:

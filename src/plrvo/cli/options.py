@@ -23,54 +23,50 @@ class NoiseKind(StrEnum):
     gamma = "gamma"
 
 
-_NOISE, _WORK, _BUDGET = "Noise", "Workload", "Budget"
+NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
 NoiseOption = Annotated[
     NoiseKind | None,
     typer.Option(
         "--noise",
         help="gaussian, laplace, or gamma: Laplace noise with a Gamma-random inverse scale.",
-        rich_help_panel=_NOISE,
+        rich_help_panel=NOISE,
     ),
 ]
 MultiplierOption = Annotated[
     float | None,
-    typer.Option(
-        "--noise-multiplier", help="gaussian: standard deviation divided by the clip.", rich_help_panel=_NOISE
-    ),
+    typer.Option("--noise-multiplier", help="gaussian: standard deviation divided by the clip.", rich_help_panel=NOISE),
 ]
 ScaleOption = Annotated[
-    float | None, typer.Option("--scale", help="laplace: scale b at sum scale.", rich_help_panel=_NOISE)
+    float | None, typer.Option("--scale", help="laplace: scale b at sum scale.", rich_help_panel=NOISE)
 ]
-KOption = Annotated[
-    float | None, typer.Option("--k", help="gamma: shape of the inverse scale.", rich_help_panel=_NOISE)
-]
+KOption = Annotated[float | None, typer.Option("--k", help="gamma: shape of the inverse scale.", rich_help_panel=NOISE)]
 ThetaOption = Annotated[
-    float | None, typer.Option("--theta", help="gamma: scale (not rate) of the inverse scale.", rich_help_panel=_NOISE)
+    float | None, typer.Option("--theta", help="gamma: scale (not rate) of the inverse scale.", rich_help_panel=NOISE)
 ]
 SharedOption = Annotated[
-    bool, typer.Option("--shared", help="gamma: one random scale per step for all coordinates.", rich_help_panel=_NOISE)
+    bool, typer.Option("--shared", help="gamma: one random scale per step for all coordinates.", rich_help_panel=NOISE)
 ]
 NoiseFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--noise-file", help="Any other noise, as the JSON that noise.to_dict() gives.", rich_help_panel=_NOISE
+        "--noise-file", help="Any other noise, as the JSON that noise.to_dict() gives.", rich_help_panel=NOISE
     ),
 ]
 ClipOption = Annotated[
-    float | None, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=_WORK)
+    float | None, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=WORK)
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option("--sample-rate", help="Probability with which an example joins a batch.", rich_help_panel=_WORK),
+    typer.Option("--sample-rate", help="Probability with which an example joins a batch.", rich_help_panel=WORK),
 ]
-StepsOption = Annotated[int | None, typer.Option("--steps", help="Number of noisy steps.", rich_help_panel=_WORK)]
+StepsOption = Annotated[int | None, typer.Option("--steps", help="Number of noisy steps.", rich_help_panel=WORK)]
 DimensionOption = Annotated[
-    int | None, typer.Option("--dimension", help="Number of trainable parameters.", rich_help_panel=_WORK)
+    int | None, typer.Option("--dimension", help="Number of trainable parameters.", rich_help_panel=WORK)
 ]
-EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="Privacy budget.", rich_help_panel=_BUDGET)]
+EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="Privacy budget.", rich_help_panel=BUDGET)]
 DeltaOption = Annotated[
-    float, typer.Option("--delta", help="Failure probability of the guarantee.", rich_help_panel=_BUDGET)
+    float, typer.Option("--delta", help="Failure probability of the guarantee.", rich_help_panel=BUDGET)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 

@@ -1,0 +1,150 @@
+"""The law of one step's loss, Lambda = log p(y - g)/p(y), drawn with the canary g in the sum or without it.
+
+All of these are exact: what is drawn has the law of a likelihood ratio that an attacker can compute from the output of
+the real mechanism, so that a test on it shows nothing that the mechanism does not leak.
+
+| noise | canary | drawn |
+|---|---|---|
+| Gaussian | any | Lambda is normal; only the norm of g counts |
+| independent coordinates | up to 4 coordinates | the coordinates themselves |
+| independent coordinates | more | the sum of quantised coordinates (`quantised`) |
+| shared scale | one coordinate | the coordinate, by its marginal density |
+| shared scale | m equal coordinates | how many outputs lie beyond half the shift, with u drawn per step |
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from plrvo.audit.canary import Canary
+from plrvo.noise import PLRV, GammaPLRV, GammaSeed, Gaussian, Noise, Seed
+from plrvo.validate import InvalidArgument
+
+Array = NDArray[np.float64]
+Transform = Callable[[Array], Array]
+
+_FEW = 4  # coordinates that are drawn one by one
+_PLAIN_TO_SEE = 30.0  # shift over the size of the noise from which one coordinate gives everything away
+
+
+class LossLaw(ABC):
+    """Draws of Lambda for one step."""
+
+    @abstractmethod
+    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
+        """So many independent values, with the canary in the sum (`present`) or not."""
+
+    def mapped(self, transform: Transform) -> LossLaw:
+        """The law of a function of Lambda."""
+        return _Mapped(self, transform)
+
+
+class _Mapped(LossLaw):
+    def __init__(self, law: LossLaw, transform: Transform) -> None:
+        self._law, self._transform = law, transform
+
+    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
+        return self._transform(self._law.draw(present, count, generator))
+
+
+class NormalLoss(LossLaw):
+    """Gaussian noise: Lambda ~ N(mu^2/2, mu^2) with the canary, N(-mu^2/2, mu^2) without; mu = norm/sigma."""
+
+    def __init__(self, mu: float) -> None:
+        self._mu = mu
+
+    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
+        values = generator.standard_normal(count)
+        values *= self._mu
+        values += self._mu**2 / (2 if present else -2)
+        return values
+
+
+class CoordinateLoss(LossLaw):
+    """A few coordinates, each drawn from the noise and weighed by its density."""
+
+    def __init__(self, noise: Noise, shifts: Array) -> None:
+        # The marginal of one coordinate does not depend on how the scale is shared.
+        self._noise = replace(cast(Any, noise), shared=False) if noise.shared else noise
+        self._shifts = shifts
+
+    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
+        total = np.zeros(count)
+        for shift in self._shifts:
+            y = self._noise.sample(count, generator)
+            if present:
+                y += shift
+            total += self._noise.log_density(y - shift) - self._noise.log_density(y)
+        return total
+
+
+class SignLoss(LossLaw):
+    """A shared scale, m equal shifts x: the number N of outputs beyond x/2.
+
+    Given u, N is Binomial(m, 1 - s) with the canary and Binomial(m, s) without, s = e^(-u x/2)/2. Lambda is the exact
+    log ratio of the two mixtures over u, tabulated by quadrature over the quantiles of u. u itself is drawn from its
+    own law, so that an error of the quadrature could make the attack weaker but never untrue.
+    """
+
+    def __init__(self, seed: Seed, shift: float, coordinates: int) -> None:
+        self._seed, self._shift, self._m = seed, shift, coordinates
+        nodes = seed.draw(np.repeat(((np.arange(512) + 0.5) / 512)[:, None], seed.draws, axis=1))
+        log_s = -nodes * shift / 2 - math.log(2)
+        log_not_s = np.log1p(-np.exp(log_s))
+        # The binomial coefficients cancel in the ratio; N and m - N change places between the worlds.
+        self._table = np.empty(coordinates + 1)
+        for start in range(0, coordinates + 1, 4096):
+            n = np.arange(start, min(start + 4096, coordinates + 1), dtype=float)[:, None]
+            with_it = special.logsumexp(n * log_not_s + (coordinates - n) * log_s, axis=1)
+            without = special.logsumexp(n * log_s + (coordinates - n) * log_not_s, axis=1)
+            self._table[start : start + 4096] = with_it - without
+
+    def mapped(self, transform: Transform) -> LossLaw:
+        law = SignLoss.__new__(SignLoss)
+        law._seed, law._shift, law._m = self._seed, self._shift, self._m
+        law._table = transform(self._table)
+        return law
+
+    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
+        s = np.exp(-_scales(self._seed, count, generator) * self._shift / 2) / 2
+        return self._table[generator.binomial(self._m, 1 - s if present else s)]
+
+
+def _scales(seed: Seed, count: int, generator: np.random.Generator) -> Array:
+    if isinstance(seed, GammaSeed):  # fifty times faster than the inverse of its distribution function
+        return generator.gamma(seed.k, seed.theta, count)
+    return seed.draw(generator.random((count, seed.draws)))
+
+
+def loss_law(noise: Noise, canary: Canary) -> LossLaw:
+    """The law for this noise and canary, by the table above."""
+    from plrvo.audit.quantised import QuantisedLoss
+
+    if isinstance(noise, Gaussian):
+        return NormalLoss(canary.norm / noise.sigma)
+    largest = max(canary.magnitudes)
+    if noise.shared and canary.coordinates > 1:
+        if len(canary.magnitudes) > 1:
+            raise InvalidArgument("canary", f"{len(canary.magnitudes)} magnitudes", "one, where the scale is shared")
+        return SignLoss(_seed(noise), largest, canary.coordinates)
+    if canary.coordinates <= _FEW:
+        return CoordinateLoss(noise, np.repeat(canary.magnitudes, canary.counts))
+    if largest * math.sqrt(noise.fisher_information()) > _PLAIN_TO_SEE:
+        return CoordinateLoss(noise, np.array([largest]))
+    return QuantisedLoss(noise, canary)
+
+
+def _seed(noise: Noise) -> Seed:
+    if isinstance(noise, GammaPLRV):
+        return GammaSeed(noise.k, noise.theta)
+    if isinstance(noise, PLRV):
+        return noise.seed
+    raise InvalidArgument("noise", noise.kind, "a PLRV noise, where the scale is shared")

@@ -1,0 +1,59 @@
+"""The paper's figure: audited epsilon against claimed epsilon, with the line that no honest claim is above."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from plrvo.files import write_bytes
+from plrvo.validate import InvalidArgument
+
+_FORMATS = ("png", "pdf", "svg")
+_COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One audit: what was claimed, what was reached, and the most that its runs could have shown."""
+
+    label: str
+    claimed: float
+    audited: float
+    certifiable: float
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a file that could not be drawn, before any run is spent on it."""
+    if path.suffix[1:].lower() not in _FORMATS:
+        raise InvalidArgument("plot", str(path), "a file name that ends in " + ", ".join("." + f for f in _FORMATS))
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InvalidArgument("plot", str(path), "matplotlib: pip install plrvo[report]")
+
+
+def plot_audits(points: Sequence[Point], path: Path, title: str = "") -> None:
+    """Write the figure to a .png, .pdf or .svg file."""
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    top = 1.08 * max(max(point.claimed, point.audited) for point in points if point.claimed < float("inf"))
+    axes.plot([0, top], [0, top], color="#888888", linewidth=1, label="audited = claimed: above it, refuted")
+    limit = max(point.certifiable for point in points)
+    if limit < top:
+        axes.axhline(limit, color="#888888", linestyle=":", linewidth=1, label="most that so many runs could show")
+    labels = list(dict.fromkeys(point.label for point in points))
+    for label, color in zip(labels, _COLORS * len(labels), strict=False):
+        own = sorted((point.claimed, point.audited) for point in points if point.label == label)
+        axes.plot(*zip(*own, strict=True), color=color, marker="o", label=label)
+    axes.set(
+        xlim=(0, top), ylim=(0, None), xlabel="claimed epsilon", ylabel="audited epsilon (lower bound)", title=title
+    )
+    axes.legend(frameon=False, fontsize="small")
+    axes.spines[["top", "right"]].set_visible(False)
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
+    write_bytes(path, content.getvalue())

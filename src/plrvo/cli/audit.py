@@ -1,0 +1,12 @@
+"""`plrvo audit`: try to break a claim. Exit 1 where it is refuted."""
+
+from __future__ import annotations
+
+import typer
+
+from plrvo.cli.audit_clipbkd import clipbkd
+from plrvo.cli.audit_mechanism import mechanism
+
+audit = typer.Typer(no_args_is_help=True, help="Try to break a claim: an attack measures epsilon from below.")
+audit.command()(mechanism)
+audit.command()(clipbkd)

@@ -1,0 +1,195 @@
+"""`plrvo audit clipbkd`: train many models with a poisoning point and without, and tell them apart by their outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from plrvo.accounting import Workload, calibrate
+from plrvo.audit.mechanism import new_seed
+from plrvo.audit.plot import check_plot, plot_audits
+from plrvo.cli import audit_common as common
+from plrvo.cli import options, show
+from plrvo.cli.options import NoiseKind, read_noise, required
+from plrvo.noise import Noise
+from plrvo.validate import InvalidArgument
+
+
+class DataKind(StrEnum):
+    """Data sets that the attack knows."""
+
+    fashion_mnist = "fashion-mnist"
+    location30 = "location30"
+    purchase100 = "purchase100"
+
+
+class ModelKind(StrEnum):
+    """Models that train in ensembles."""
+
+    lr = "lr"
+    fnn = "fnn"
+
+
+class Safeguard(StrEnum):
+    """What can be left out of the training."""
+
+    clipping = "clipping"
+    noise = "noise"
+
+
+class EngineKind(StrEnum):
+    """joblib's engines."""
+
+    loky = "loky"
+    threading = "threading"
+    dask = "dask"
+    ray = "ray"
+
+
+def clipbkd(
+    data: Annotated[
+        DataKind, typer.Option("--data", help="What the models learn.", rich_help_panel=common.PANEL)
+    ] = DataKind.fashion_mnist,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Folder of the data sets (or set PLRVO_DATA).", rich_help_panel=common.PANEL),
+    ] = None,
+    model: Annotated[
+        ModelKind,
+        typer.Option("--model", help="lr: logistic regression; fnn: 32 hidden units.", rich_help_panel=common.PANEL),
+    ] = ModelKind.lr,
+    noise: options.NoiseOption = None,
+    noise_multiplier: options.MultiplierOption = None,
+    scale: options.ScaleOption = None,
+    k: options.KOption = None,
+    theta: options.ThetaOption = None,
+    shared: options.SharedOption = False,
+    noise_file: options.NoiseFileOption = None,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--epsilon", help="Fit the noise's width to certify this; repeat for several.", rich_help_panel=common.PANEL
+        ),
+    ] = None,
+    clip: options.ClipOption = 1.0,
+    sample_rate: options.RateOption = None,
+    steps: options.StepsOption = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Of plain gradient descent.", rich_help_panel=common.PANEL)
+    ] = None,
+    delta: options.DeltaOption = 1e-5,
+    claim: common.ClaimOption = "certified",
+    models: Annotated[
+        int,
+        typer.Option(
+            "--models", help="Trained models in all; a quarter tests each world.", rich_help_panel=common.PANEL
+        ),
+    ] = 2000,
+    without: Annotated[
+        Safeguard | None,
+        typer.Option(
+            "--without", help="Leave a safeguard out, to see the audit refute it.", rich_help_panel=common.PANEL
+        ),
+    ] = None,
+    confidence: common.ConfidenceOption = 0.99,
+    seed: common.SeedOption = None,
+    engine: Annotated[
+        EngineKind, typer.Option("--engine", help="joblib engine that runs the workers.", rich_help_panel=common.PANEL)
+    ] = EngineKind.loky,
+    jobs: common.JobsOption = 1,
+    state: common.StateOption = None,
+    plot: common.PlotOption = None,
+    as_json: options.JsonOption = False,
+) -> int:
+    """Black box: does one poisoning point show in the outputs of models that were trained privately?
+
+    Training defaults to the paper's: 24 epochs of Poisson batches of about 250 (Fashion-MNIST), 100 epochs (others).
+
+    Example: plrvo audit clipbkd --data-dir DATA --noise laplace --epsilon 1 --epsilon 4 --models 800 --plot audit.png
+    """
+    required(clip=clip)
+    if plot is not None:
+        check_plot(plot)
+    try:
+        from plrvo.audit import clipbkd as attack
+        from plrvo.audit.data import load
+    except ImportError:
+        raise InvalidArgument("data", data.value, "torch and joblib: pip install plrvo[train]") from None
+    loaded = load(data.value, data_dir)
+    recipe = attack.make_recipe(loaded, clip, sample_rate, steps, learning_rate)
+    work = attack.workload(loaded, model.value, recipe)
+    given = (noise, noise_multiplier, scale, k, theta, shared, noise_file)
+    noises = _noises(work, delta, epsilon, *given)
+    seed = new_seed() if seed is None else seed
+    poison = attack.make_poison(loaded)
+    results, rows = [], []
+    for width, built in noises:
+        claimed = common.claimed(claim, built, work, delta)
+        with common.progress_bar("models") as report:
+            result = attack.audit_clipbkd(
+                loaded,
+                None if without is Safeguard.noise else built,
+                delta,
+                claimed,
+                kind=model.value,
+                recipe=replace(recipe, clip=None) if without is Safeguard.clipping else recipe,
+                poison=poison,
+                models=models,
+                confidence=confidence,
+                seed=seed,
+                engine=engine.value,
+                jobs=jobs,
+                state=_state_of(state, width, len(noises)),
+                progress=report,
+            )
+        results.append(result)
+        rows.append({**result.to_dict(), "claim": claim, "noise": built.to_dict()})
+        if not as_json:
+            common.tell(result, claim)
+    if plot is not None:
+        plot_audits([common.point(built.kind, r) for r, (_, built) in zip(results, noises, strict=True)], plot)
+    if as_json:
+        setting: dict[str, Any] = {
+            "data": data.value,
+            "model": model.value,
+            "workload": work.to_dict(),
+            "recipe": recipe.to_dict(),
+            "without": None if without is None else without.value,
+            "seed": seed,
+        }
+        verdict = "refuted" if common.exit_code(results) else "consistent"
+        show.print_json({**rows[0], **setting} if len(rows) == 1 else {"verdict": verdict, **setting, "rows": rows})
+    return common.exit_code(results)
+
+
+def _noises(
+    work: Workload,
+    delta: float,
+    epsilon: list[float] | None,
+    kind: NoiseKind | None,
+    noise_multiplier: float | None,
+    scale: float | None,
+    k: float | None,
+    theta: float | None,
+    shared: bool,
+    noise_file: Path | None,
+) -> list[tuple[float | None, Noise]]:
+    """The noise as given, or its shape fitted to each of the epsilons."""
+    if not epsilon:
+        return [(None, read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, noise_file))]
+    for name, value in (("noise_multiplier", noise_multiplier), ("scale", scale), ("theta", theta)):
+        if value is not None:
+            raise InvalidArgument(name, value, "no width of the noise beside --epsilon, which finds it")
+    if kind is NoiseKind.gamma:
+        required(k=k)
+    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
+    return [(value, calibrate(start, work, value, delta)) for value in epsilon]
+
+
+def _state_of(state: Path | None, width: float | None, count: int) -> Path | None:
+    """One file for each epsilon, where there are several."""
+    return state if state is None or count == 1 else state.with_name(f"{state.stem}-{width:g}{state.suffix}")
