@@ -1,0 +1,109 @@
+"""The lower bound: known values, and never above what is known exactly."""
+
+import math
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from plrvo.accounting import Ledger, Workload
+from plrvo.accounting.lower import lower_loss
+from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
+
+
+def lower(noise: Noise, work: Workload, delta: float = 1e-5) -> float:
+    return lower_loss([(noise, work)], delta).epsilon(delta)
+
+
+@pytest.mark.parametrize(
+    ("b", "low", "high"),
+    [
+        (16.67, 0.0284, 0.0288),
+        (2.0, 0.3307, 0.3315),
+        (1.0, 1.061, 1.068),
+        (0.8333, 1.772, 1.782),
+        (0.8, 2.011, 2.021),
+        (0.5, 8.621, 8.634),
+    ],
+)
+def test_lower_bound_for_the_spread_gradient(b: float, low: float, high: float) -> None:
+    """The brackets of the theory page, section 6: Laplace, n = 16384, q = .01, T = 300, delta = 1e-5."""
+    value = lower(Laplace(b), Workload(0.01, 300, 1.0, 16_384))
+    assert 0.99 * low <= value <= high
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize("b", [0.3, 1.0, 4.0])
+def test_one_laplace_release_is_known_exactly(b: float, delta: float) -> None:
+    """n = 1, q = 1, T = 1: delta(eps) = 1 - e^((eps - t)/2) with t = C/b, so eps = t + 2 log(1 - delta)."""
+    exact = 1 / b + 2 * math.log1p(-delta)
+    assert exact * (1 - 2e-3) <= lower(Laplace(b), Workload(1.0, 1, 1.0, 1), delta) <= exact + 1e-12
+
+
+@pytest.mark.parametrize("q", [0.3, 0.01])
+def test_one_subsampled_laplace_release_is_known_exactly(q: float) -> None:
+    """With the example present with probability q: e^eps - 1 = q (e^eps' - 1) and delta = q delta'."""
+    delta = 1e-5
+    inner = 1.0 + 2 * math.log1p(-delta / q)
+    exact = math.log1p(q * math.expm1(inner))
+    assert exact * (1 - 3e-3) <= lower(Laplace(1.0), Workload(q, 1, 1.0, 1)) <= exact + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps", "delta"),
+    [(1.0, 1.0, 1, 1e-5), (2.0, 1.0, 50, 1e-6), (1.0, 0.01, 300, 1e-5), (0.6, 0.05, 100, 1e-5), (4.0, 0.2, 500, 1e-8)],
+)
+def test_gaussian_lower_bound_agrees_with_dp_accounting(sigma: float, q: float, steps: int, delta: float) -> None:
+    reference = (
+        pld.from_gaussian_mechanism(sigma, sampling_prob=q, value_discretization_interval=1e-3, use_connect_dots=True)
+        .self_compose(steps)
+        .get_epsilon_for_delta(delta)
+    )
+    value = lower(Gaussian(sigma), Workload(q, steps, 1.0, 50), delta)
+    assert 0.985 * reference <= value <= reference
+
+
+def test_gaussian_lower_bound_does_not_depend_on_the_dimension() -> None:
+    values = [lower(Gaussian(1.0), Workload(0.05, 20, 1.0, n)) for n in (1, 100, 10**9)]
+    assert values[0] == values[1] == values[2]
+
+
+@pytest.mark.parametrize("noise", [Laplace(0.7), GammaPLRV(2.0, 0.8), PLRV(UniformSeed(0.5, 2.0))], ids=repr)
+def test_spreading_the_gradient_makes_the_attack_stronger(noise: Noise) -> None:
+    values = [lower(noise, Workload(0.1, 20, 1.0, n)) for n in (1, 4, 64, 4096)]
+    assert values == sorted(values)
+    assert values[-1] > 1.2 * values[0]
+
+
+def test_shared_scale_is_attacked_in_one_coordinate() -> None:
+    apart, together = PLRV(ExponentialSeed(1.0)), PLRV(ExponentialSeed(1.0), shared=True)
+    one = lower(apart, Workload(0.1, 20, 1.0, 1))
+    assert lower(together, Workload(0.1, 20, 1.0, 500)) == pytest.approx(one, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Workload(0.01, 3, 1.0, 1),
+        Workload(0.01, 10, 1.0, 1),
+        Workload(0.01, 100_000, 1.0, 1),
+        Workload(0.01, 1_000_000, 1.0, 1),
+    ],
+    ids=str,
+)
+def test_two_valued_losses_do_not_wrap_around(work: Workload) -> None:
+    """One Laplace coordinate has almost all its mass on two losses, which no lattice holds exactly.
+
+    The pure epsilon T log1p(q (e^t - 1)) is a cap for few steps; for many, the moments give one.
+    """
+    cap = min(work.steps * math.log1p(0.01 * math.expm1(1.0)), Ledger().plus(Laplace(1.0), work).certified(1e-5).value)
+    assert 0 <= lower(Laplace(1.0), work) <= cap
+
+
+def test_lower_bound_is_zero_where_delta_allows_everything() -> None:
+    assert lower(Laplace(1.0), Workload(0.001, 1, 1.0, 1), 0.5) == 0.0
+
+
+@pytest.mark.parametrize("noise", [Laplace(1e-4), Gaussian(1e-3), GammaPLRV(3.0, 1e4)], ids=repr)
+def test_hardly_any_noise_shows_a_large_epsilon_without_overflow(noise: Noise) -> None:
+    value = lower(noise, Workload(0.5, 5, 1.0, 10))
+    assert 10 < value < math.inf

@@ -1,0 +1,102 @@
+"""How draws are asked for: shapes, types, generators, repetition."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from plrvo.noise import GammaPLRV, Laplace, Noise
+from plrvo.validate import InvalidArgument
+from tests.noise.catalogue import NOISES, SEEDS
+
+ALL = {**NOISES, "Gamma shared": GammaPLRV(3.0, 0.5, shared=True)}
+each_noise = pytest.mark.parametrize("noise", ALL.values(), ids=ALL)
+
+
+@each_noise
+@pytest.mark.parametrize("shape", [7, (7,), (2, 3, 4), 0, (0, 3), 1], ids=str)
+def test_draws_have_the_shape_that_is_asked_for(noise: Noise, shape: Any) -> None:
+    expected = (shape,) if isinstance(shape, int) else shape
+    assert noise.sample(shape, np.random.default_rng(0)).shape == expected
+    assert tuple(noise.sample(shape, torch.Generator().manual_seed(0)).shape) == expected
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+def test_a_scalar_is_a_draw_without_axes(noise: Noise) -> None:
+    assert noise.sample((), np.random.default_rng(0)).shape == ()
+    assert noise.sample((), torch.Generator().manual_seed(0)).shape == ()
+
+
+@each_noise
+def test_the_same_seed_gives_the_same_draw(noise: Noise) -> None:
+    one, two, other = (noise.sample((3, 5), np.random.default_rng(seed)) for seed in (4, 4, 5))
+    assert np.array_equal(one, two)
+    assert not np.any(one == other)
+    one, two, other = (noise.sample((3, 5), torch.Generator().manual_seed(seed)) for seed in (4, 4, 5))
+    assert torch.equal(one, two)
+    assert not torch.any(one == other)
+
+
+@each_noise
+def test_the_next_draw_of_a_generator_is_a_fresh_one(noise: Noise) -> None:
+    rng = np.random.default_rng(4)
+    assert not np.any(noise.sample(5, rng) == noise.sample(5, rng))
+    rng_t = torch.Generator().manual_seed(4)
+    assert not torch.any(noise.sample(5, rng_t) == noise.sample(5, rng_t))
+
+
+@each_noise
+def test_default_types_are_those_of_the_library(noise: Noise) -> None:
+    assert noise.sample(3, np.random.default_rng(0)).dtype == np.float64
+    assert noise.sample(3, torch.Generator()).dtype == torch.get_default_dtype()
+
+
+# For normal variables NumPy has a generator of its own for single precision.
+@pytest.mark.parametrize("noise", [noise for noise in ALL.values() if noise.kind != "gaussian"], ids=repr)
+def test_narrower_types_are_roundings_of_the_same_draw(noise: Noise) -> None:
+    wide = noise.sample(2000, np.random.default_rng(6))
+    narrow = noise.sample(2000, np.random.default_rng(6), np.float32)
+    assert narrow == pytest.approx(wide.astype(np.float32), rel=1e-6)
+
+
+def test_sampling_does_not_touch_global_generators() -> None:
+    before, before_t = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    for noise in ALL.values():
+        noise.sample(5, np.random.default_rng(0))
+        noise.sample(5, torch.Generator().manual_seed(0))
+    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+    assert torch.equal(before_t, torch.get_rng_state())
+
+
+@each_noise
+def test_no_draw_is_infinite_or_missing(noise: Noise) -> None:
+    assert np.all(np.isfinite(noise.sample(100_000, np.random.default_rng(1))))
+
+
+@pytest.mark.parametrize("noise", [Laplace(1.0), GammaPLRV(2.0, 1.0), GammaPLRV(2.0, 1.0, shared=True)], ids=repr)
+def test_bad_generators_and_types_are_refused(noise: Noise) -> None:
+    with pytest.raises(InvalidArgument, match="generator="):
+        noise.sample(3, 42)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="generator="):
+        noise.sample(3, np.random)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="dtype="):
+        noise.sample(3, np.random.default_rng(0), np.int64)
+    with pytest.raises(InvalidArgument, match="dtype="):
+        noise.sample(3, torch.Generator(), torch.int64)
+
+
+@pytest.mark.parametrize("noise", ALL.values(), ids=ALL)
+def test_score_of_a_tensor_is_a_tensor(noise: Noise) -> None:
+    z = torch.tensor([[-2.0, 0.0], [0.3, 5.0]], dtype=torch.float64)
+    value = noise.score(z)
+    assert isinstance(value, torch.Tensor)
+    assert value.dtype == z.dtype
+    assert value.numpy() == pytest.approx(noise.score(z.numpy()), rel=1e-14)
+
+
+def test_draws_of_every_seed_are_finite_at_the_ends_of_the_uniform() -> None:
+    ends = np.array([[0.5], [2.0**-53], [1 - 2.0**-53]])
+    for name, seed in SEEDS.items():
+        u = seed.draw(ends)
+        assert np.all(np.isfinite(u) & (u > 0)), name
