@@ -65,18 +65,21 @@ works = st.builds(
 )
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=70, suppress_health_check=[HealthCheck.too_slow])
 @given(noise=noises(), work=works, delta=st.sampled_from([1e-2, 1e-5, 1e-8]))
 def test_certified_never_below_lower(noise: Noise, work: Workload, delta: float) -> None:
     bracket = epsilon(noise, work, delta)
     assert 0 <= bracket.lower <= bracket.certified < math.inf
 
 
-@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
-@pytest.mark.parametrize(("q", "steps", "dimension"), [(0.1, 10, 4), (1.0, 2, 1)])
-def test_every_noise_has_a_bracket(noise: Noise, q: float, steps: int, dimension: int) -> None:
+SLOW = {"PLRV Weibull 0.7"}  # not log-concave, and without a closed form
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in NOISES])
+def test_every_noise_has_a_bracket(name: str) -> None:
     """Reasonably tight too: within a factor of two for these settings."""
-    bracket = epsilon(noise, Workload(q, steps, 0.7 / noise.fisher_information() ** 0.5, dimension), 1e-5)
+    clip = 0.7 / NOISES[name].fisher_information() ** 0.5
+    bracket = epsilon(NOISES[name], Workload(0.1, 10, clip, 4), 1e-5)
     assert 0.5 * bracket.certified < bracket.lower <= bracket.certified
 
 

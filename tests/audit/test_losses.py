@@ -11,7 +11,7 @@ from plrvo.accounting import Workload
 from plrvo.audit.canary import MAX_SPREAD, Canary
 from plrvo.audit.losses import CoordinateLoss, NormalLoss, SignLoss, loss_law
 from plrvo.audit.quantised import QuantisedLoss
-from plrvo.noise import PLRV, GammaPLRV, GammaSeed, Gaussian, Laplace, UniformSeed
+from plrvo.noise import PLRV, GammaPLRV, GammaSeed, Gaussian, Laplace, SumSeed, UniformSeed
 from plrvo.validate import InvalidArgument
 
 NOISES = [Laplace(1.0), GammaPLRV(k=3.0, theta=0.5), GammaPLRV(k=40_000.0, theta=2.5e-5), PLRV(UniformSeed(0.5, 1.5))]
@@ -102,7 +102,8 @@ def test_signs_under_a_shared_scale_have_their_law():
 
 def test_sign_losses_are_likelihood_ratios():
     """E[e^loss] = 1 without the canary: false alarm below 1e-4 (four deviations)."""
-    for seed in (GammaSeed(4.0, 0.25), UniformSeed(0.5, 1.5)):
+    total = SumSeed((1.0, 0.5), (GammaSeed(4.0, 0.1), UniformSeed(0.5, 1.5)))
+    for seed in (GammaSeed(4.0, 0.25), UniformSeed(0.5, 1.5), total):
         law = SignLoss(seed, 0.1, 200)
         ratios = np.exp(law.draw(False, 200_000, np.random.default_rng(4)))
         assert abs(ratios.mean() - 1) < 4 * ratios.std() / math.sqrt(len(ratios)) + 1e-3

@@ -1,7 +1,5 @@
 """Every reported value is true: each is recomputed here in another way."""
 
-import math
-
 import mpmath
 import pytest
 from scipy import stats
@@ -32,7 +30,7 @@ def test_reported_values_are_true(accountant, point):
     assert rows["c2"].value == (bracket.certified if accountant == "certified" else bracket.published)
     assert rows["c3"].value == rows["k_max"].value == point.k
     assert rows["c4"].value == pytest.approx(1 / noise.distortion, rel=1e-12)
-    order = published_epsilon([(noise, work)], 1e-5)[1]
+    order = bracket.order if accountant == "certified" else published_epsilon([(noise, work)], 1e-5)[1]
     assert rows["mgf"].value == pytest.approx(order * point.clip * point.theta, rel=1e-12)
     assert rows["mgf"].required == (accountant == "published")
 
@@ -84,9 +82,3 @@ def test_domain_binds_where_an_order_is_about_to_leave_it():
     assert row.binds
     assert row.satisfied
     assert 0.99 < row.value < 1
-
-
-def test_a_known_epsilon_is_taken_as_it_is():
-    problem = Problem(WORK, 0.2, 1.0, 1e-5)
-    assert check(problem, POINTS[1], 0.7)[2].value == 0.7
-    assert math.isfinite(check(problem, POINTS[1])[2].value)

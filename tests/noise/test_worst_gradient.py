@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
@@ -97,8 +97,10 @@ def test_bound_is_tight_in_one_dimension(noise: Noise) -> None:
 
 
 @given(clip=st.floats(1e-6, 30.0))
+@example(clip=0.904203772410305)  # whose square differs in the last bit between a scalar and an array
+@example(clip=2.5934148905483997e-06)
 def test_bound_exists_for_every_clip_in_one_dimension(clip: float) -> None:
-    noise = GammaPLRV(1.5, 1.0)
+    noise = GammaPLRV(1.0, 0.5)  # its score is bounded by 1
     bound = float(noise.log_joint_moment(clip, 1, np.array([2.0]))[0])
     assert bound == pytest.approx(float(noise.log_moment(clip, 2.0)), rel=1e-9)
 

@@ -31,6 +31,7 @@ from plrvo.validate import InvalidArgument
 Array = NDArray[np.float64]
 Transform = Callable[[Array], Array]
 
+_TABLE = 8193  # values of N at which the loss of a shared scale is computed
 _FEW = 4  # coordinates that are drawn one by one
 _PLAIN_TO_SEE = 30.0  # shift over the size of the noise from which one coordinate gives everything away
 
@@ -89,23 +90,23 @@ class CoordinateLoss(LossLaw):
 class SignLoss(LossLaw):
     """A shared scale, m equal shifts x: the number N of outputs beyond x/2.
 
-    Given u, N is Binomial(m, 1 - s) with the canary and Binomial(m, s) without, s = e^(-u x/2)/2. Lambda is the exact
-    log ratio of the two mixtures over u, tabulated by quadrature over the quantiles of u. u itself is drawn from its
-    own law, so that an error of the quadrature could make the attack weaker but never untrue.
+    Given u, N is Binomial(m, 1 - s) with the canary and Binomial(m, s) without, s = e^(-u x/2)/2. Lambda is the log
+    ratio of the two mixtures over u, tabulated by quadrature over u and, for large m, interpolated in N. u and N
+    themselves are drawn from their own laws, so that an error of the table could make the attack weaker, never untrue.
     """
 
     def __init__(self, seed: Seed, shift: float, coordinates: int) -> None:
         self._seed, self._shift, self._m = seed, shift, coordinates
-        nodes = seed.draw(np.repeat(((np.arange(512) + 0.5) / 512)[:, None], seed.draws, axis=1))
-        log_s = -nodes * shift / 2 - math.log(2)
+        log_s = -_nodes(seed) * shift / 2 - math.log(2)
         log_not_s = np.log1p(-np.exp(log_s))
-        # The binomial coefficients cancel in the ratio; N and m - N change places between the worlds.
-        self._table = np.empty(coordinates + 1)
-        for start in range(0, coordinates + 1, 4096):
-            n = np.arange(start, min(start + 4096, coordinates + 1), dtype=float)[:, None]
-            with_it = special.logsumexp(n * log_not_s + (coordinates - n) * log_s, axis=1)
-            without = special.logsumexp(n * log_s + (coordinates - n) * log_not_s, axis=1)
-            self._table[start : start + 4096] = with_it - without
+        n = np.unique(np.linspace(0, coordinates, _TABLE).round())
+        losses = []
+        for part in np.array_split(n[:, None], 1 + len(n) // 1024):
+            # The binomial coefficients cancel in the ratio; N and m - N change places between the worlds.
+            with_it = special.logsumexp(part * log_not_s + (coordinates - part) * log_s, axis=1)
+            without = special.logsumexp(part * log_s + (coordinates - part) * log_not_s, axis=1)
+            losses.append(with_it - without)
+        self._table = np.interp(np.arange(coordinates + 1), n, np.concatenate(losses))
 
     def mapped(self, transform: Transform) -> LossLaw:
         law = SignLoss.__new__(SignLoss)
@@ -116,6 +117,13 @@ class SignLoss(LossLaw):
     def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
         s = np.exp(-_scales(self._seed, count, generator) * self._shift / 2) / 2
         return self._table[generator.binomial(self._m, 1 - s if present else s)]
+
+
+def _nodes(seed: Seed) -> Array:
+    """Equally weighted values of u, at evenly spread uniforms."""
+    i = np.arange(512)[:, None] + 0.5
+    steps = np.array([1 / 512, *np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0])])[: seed.draws]
+    return seed.draw(np.mod(i * np.resize(steps, seed.draws), 1.0))
 
 
 def _scales(seed: Seed, count: int, generator: np.random.Generator) -> Array:

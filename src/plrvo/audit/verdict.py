@@ -82,9 +82,7 @@ def per_world(runs: int, name: str, confidence: float, delta: float) -> int:
     return runs // 2
 
 
-def judge(
-    scores: Array, claim: float, delta: float, confidence: float, likelihood_ratios: bool = False
-) -> Audit:
+def judge(scores: Array, claim: float, delta: float, confidence: float, likelihood_ratios: bool = False) -> Audit:
     """The verdict on scores of shape (2, runs), without and with the example.
 
     The first half of the runs chooses the threshold, the other half tests it. `likelihood_ratios` says that the scores

@@ -5,7 +5,7 @@
     c2   epsilon(delta) <= budget
     c3   k > 1, without which E|z| diverges
     c4   (k-1) theta >= 1/widest: E|z| <= widest
-    mgf  lambda C theta < 1 at the order lambda that gives the published epsilon
+    mgf  lambda C theta < 1 at the order lambda that gives epsilon: what the published moments need in order to exist
 
 and `k_max`, which is ours: J grows with k without end where Laplace noise is the better limit.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from scipy import special
 
-from plrvo.design.privacy import epsilon_of, published_cost
+from plrvo.design.privacy import epsilon_and_order
 from plrvo.design.problem import K_MIN, Accountant, Limits, Point, Problem
 
 _BINDS = 1e-3  # relative distance from its limit at which a constraint counts as binding
@@ -53,19 +53,13 @@ def _constraint(name: str, meaning: str, value: float, relation: str, limit: flo
     return Constraint(name, meaning, value, relation, limit, satisfied, abs(value - limit) <= _BINDS * limit, note=note)
 
 
-def check(problem: Problem, point: Point, epsilon: float | None = None) -> tuple[Constraint, ...]:
-    """Every constraint, evaluated at the point; `epsilon` is that of the problem's accountant, if it is known."""
-    epsilon = epsilon_of(problem, point) if epsilon is None else epsilon
+def check(problem: Problem, point: Point) -> tuple[Constraint, ...]:
+    """Every constraint, evaluated at the point."""
+    epsilon, order = epsilon_and_order(problem, point)
     limits, k, theta = problem.limits, point.k, point.theta
     return (
         _clip_constraint(problem, point),
-        _constraint(
-            "c1",
-            f"P(u < {1 / limits.widest:g}), the chance of a Laplace scale above {limits.widest:g}",
-            tail_mass(point, limits),
-            "<=",
-            limits.tail,
-        ),
+        _tail_constraint(point, limits),
         _constraint(
             "c2",
             f"{problem.accountant} epsilon",
@@ -76,7 +70,7 @@ def check(problem: Problem, point: Point, epsilon: float | None = None) -> tuple
         ),
         _constraint("c3", "k, so that E|z| is finite", k, ">", 1.0),
         _constraint("c4", "(k-1) theta = 1/E|z|", (k - 1) * theta, ">=", 1 / limits.widest),
-        _domain_constraint(problem, point),
+        _domain_constraint(problem, point, order),
         _constraint(
             "k_max",
             "k, bounded so that there is an optimum",
@@ -113,13 +107,26 @@ def _clip_constraint(problem: Problem, point: Point) -> Constraint:
     )
 
 
-def _domain_constraint(problem: Problem, point: Point) -> Constraint:
-    _, order = published_cost(problem, point)
+def _tail_constraint(point: Point, limits: Limits) -> Constraint:
+    """Binding is judged by theta: for large k the probability leaps over its limit within a fraction of a percent."""
+    value = tail_mass(point, limits)
+    return Constraint(
+        "c1",
+        f"P(u < {1 / limits.widest:g}), the chance of a Laplace scale above {limits.widest:g}",
+        value,
+        "<=",
+        limits.tail,
+        value <= limits.tail,
+        abs(point.theta / theta_for_tail(point.k, limits) - 1) <= _BINDS,
+    )
+
+
+def _domain_constraint(problem: Problem, point: Point, order: int | None) -> Constraint:
     needed = problem.accountant is Accountant.published
-    value = order * point.clip * point.theta
+    value = (order or 1) * point.clip * point.theta  # no order: the certificate is pure, and uses no moment
     return Constraint(
         "mgf",
-        f"lambda C theta at the published order, {order}",
+        f"lambda C theta, lambda = {order or 1}, in the domain of the moment generating function",
         value,
         "<",
         1.0,

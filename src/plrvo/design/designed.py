@@ -153,8 +153,7 @@ def _explained(problem: Problem, point: Point, evaluations: int) -> Design:
     work = problem.work_at(point.clip)
     plan = Plan.certify(GammaPLRV(point.k, point.theta), work, problem.delta)
     budget = problem.epsilon if plan.bracket.certified <= problem.epsilon else None
-    known = plan.bracket.certified if problem.accountant is Accountant.certified else plan.bracket.published
-    constraints = check(problem, point, known)
+    constraints = check(problem, point)
     return Design(plan.noise, work, budget, plan.delta, plan.bracket, problem, constraints, evaluations)
 
 

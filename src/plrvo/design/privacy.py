@@ -44,17 +44,17 @@ class SpreadGamma(GammaPLRV):
 
 def epsilon_of(problem: Problem, point: Point) -> float:
     """The epsilon of a point, by the accountant that the problem names."""
-    noise = GammaPLRV(point.k, point.theta)
+    return epsilon_and_order(problem, point)[0]
+
+
+def epsilon_and_order(problem: Problem, point: Point) -> tuple[float, int | None]:
+    """The same, with the order of the moment that gave it (None where none did)."""
+    noise, work = GammaPLRV(point.k, point.theta), problem.work_at(point.clip)
     if problem.accountant is Accountant.certified:
-        return Ledger().plus(noise, problem.work_at(point.clip)).certified(problem.delta).value
-    return published_cost(problem, point)[0]
-
-
-def published_cost(problem: Problem, point: Point) -> tuple[float, int]:
-    """The published epsilon of a point, and its order."""
+        certificate = Ledger().plus(noise, work).certified(problem.delta)
+        return certificate.value, certificate.order
     with np.errstate(over="ignore"):  # to infinity, which is the right answer
-        entries = [(GammaPLRV(point.k, point.theta), problem.work_at(point.clip))]
-        return published_epsilon(entries, problem.delta) or (math.inf, 1)
+        return published_epsilon([(noise, work)], problem.delta) or (math.inf, None)
 
 
 class Privacy:

@@ -27,6 +27,7 @@ _SEARCH_TOLERANCE = 1e-5  # relative, on epsilon, while searching
 _FINAL_TOLERANCE = 1e-6
 _SLOW_TOLERANCE = 1e-4  # in low dimension, where each certified epsilon takes a tenth of a second or more
 _ESTIMATE_ERROR = 0.05  # what the search's epsilon may be off by, with room to spare
+_FAR = 3.0  # in log J: how much worse than its start SLSQP may look at
 _DIFFERENCE = 1e-4  # step of the differences, in logs: not too small, since the order of a moment is an integer
 
 
@@ -64,6 +65,7 @@ class _Search:
     def __init__(self, problem: Problem, progress: Progress) -> None:
         self.problem, self.limits, self.progress = problem, problem.limits, progress
         self.privacy = Privacy(problem)
+        self._log_snr_floor = -math.inf
 
     def run(self, start: Point | None) -> Solution:
         found = []
@@ -76,21 +78,31 @@ class _Search:
         return Solution(point, self.privacy.evaluations, len(starts))
 
     def _starts(self, start: Point | None) -> dict[float, float | None]:
-        """Feasible shapes to climb from, each with a guess of its theta or None.
-
-        Epsilon grows with theta, so a shape is feasible if the least theta that c1 and c4 allow it meets c2.
-        """
+        """Feasible shapes to climb from, each with a guess of its theta or None."""
         k_max = self.limits.k_max
         starts: dict[float, float | None] = {k: None for k in (*_START_SHAPES, k_max) if k <= k_max}
         if start is not None and K_MIN < start.k < k_max:
             starts[start.k] = start.theta * start.clip / self.problem.clip_min
-        starts = {k: hint for k, hint in starts.items() if self._least_cost(k) <= self.problem.epsilon}
+        starts = {k: hint for k, hint in starts.items() if self._has_room(k)}
         if not starts:
             k = self._cheapest()
-            if self._least_cost(k) > self.problem.epsilon:
+            if not self._has_room(k):
                 raise self._infeasible(k)
             starts = {k: None}
         return starts
+
+    def _has_room(self, k: float) -> bool:
+        """Whether some theta that c1 and c4 allow meets c2.
+
+        Epsilon grows with theta, so the least theta decides; but the tiny epsilon of very wide noise takes long to
+        compute, so larger ones are tried first.
+        """
+        least, theta = smallest_theta(k, self.limits), 1 / (k * self.problem.clip_min)
+        while theta > least:
+            if self.privacy.estimate(k, theta) <= self.problem.epsilon:
+                return True
+            theta /= 8
+        return self._least_cost(k) <= self.problem.epsilon
 
     def _least_cost(self, k: float) -> float:
         return self.privacy.estimate(k, smallest_theta(k, self.limits))
@@ -101,7 +113,9 @@ class _Search:
 
         low, high = math.log(K_MIN - 1), math.log(self.limits.k_max - 1)
         result = optimize.minimize_scalar(
-            lambda x: -self._spare(x, math.log(smallest_theta(1 + math.exp(x), self.limits))),
+            lambda x: self.privacy.miss(
+                self.privacy.estimate, 1 + math.exp(x), smallest_theta(1 + math.exp(x), self.limits)
+            ),
             bounds=(low, high),
             method="bounded",
             options={"xatol": 0.1},
@@ -125,6 +139,7 @@ class _Search:
 
         clip_min, clip_max, k_max = self.problem.clip_min, self.problem.clip_max, self.limits.k_max
         x0 = np.log([start.k - 1, start.theta, clip_min])
+        self._log_snr_floor = float(x0[0] + x0[1]) - _FAR
         low = [math.log(K_MIN - 1), x0[1] - 40, math.log(clip_min)]
         high = [math.log(k_max - 1), x0[1] + 40, math.log(clip_max)]
         result = optimize.minimize(
@@ -175,8 +190,13 @@ class _Search:
         ]
 
     def _spare(self, log_k_minus_1: float, log_theta: float) -> float:
+        """log of budget over epsilon, continued by a line where the noise is far wider than at the start.
+
+        The tiny epsilons out there take long to compute, and only tell SLSQP to come back.
+        """
+        beyond = max(0.0, self._log_snr_floor - log_k_minus_1 - log_theta)
         k = 1 + math.exp(min(log_k_minus_1, 40.0))
-        return -self.privacy.miss(self.privacy.estimate, k, math.exp(min(log_theta, 200.0)))
+        return beyond - self.privacy.miss(self.privacy.estimate, k, math.exp(min(log_theta + beyond, 200.0)))
 
     def _restored(self, best: _Candidate) -> Point:
         """The candidate with theta from the exact epsilon; c1 and c4, where they got lost, by a roomier shape."""

@@ -1,0 +1,77 @@
+"""Bad workloads and budgets are refused, with an error that names the argument and its value."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plrvo.accounting import Ledger, Workload, delta, epsilon
+from plrvo.noise import Laplace
+from plrvo.validate import InvalidArgument
+
+GOOD: dict[str, Any] = {"sample_rate": 0.01, "steps": 300, "clip": 1.0, "dimension": 100}
+
+
+def assert_refused(argument: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{argument}=") as caught:
+        Workload(**{**GOOD, argument: value})
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.argument == argument
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, 1.0001, 2, math.nan, math.inf, True, "0.1", None], ids=repr)
+def test_sampling_rate_must_be_a_probability_above_zero(value: Any) -> None:
+    assert_refused("sample_rate", value)
+
+
+@pytest.mark.parametrize("argument", ["steps", "dimension"])
+@pytest.mark.parametrize("value", [0, -3, 300.0, 2.5, math.nan, math.inf, True, "300", None], ids=repr)
+def test_counts_must_be_whole_and_positive(argument: str, value: Any) -> None:
+    assert_refused(argument, value)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, True, "1", None], ids=repr)
+def test_clip_must_be_positive_and_finite(value: Any) -> None:
+    assert_refused("clip", value)
+
+
+def test_limits_of_the_range_are_accepted() -> None:
+    assert Workload(sample_rate=1, steps=1, clip=5, dimension=1).sample_rate == 1
+    assert Workload(**{**GOOD, "steps": np.int64(7), "clip": np.float64(0.5)}).steps == 7
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -1e-5, 2.0, math.nan, math.inf, True, "1e-5", None], ids=repr)
+def test_delta_must_lie_strictly_between_zero_and_one(value: Any) -> None:
+    for ask in (
+        lambda: epsilon(Laplace(1.0), Workload(**GOOD), value),
+        lambda: Ledger().certified(value),
+        lambda: Ledger().epsilon(value),
+    ):
+        with pytest.raises(InvalidArgument, match="^delta="):
+            ask()
+
+
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, True, "1", None], ids=repr)
+def test_epsilon_must_not_be_negative(value: Any) -> None:
+    for ask in (
+        lambda: delta(Laplace(1.0), Workload(**GOOD), value),
+        lambda: Ledger().certified_delta(value),
+    ):
+        with pytest.raises(InvalidArgument, match="^epsilon="):
+            ask()
+
+
+def test_error_says_what_would_be_right() -> None:
+    with pytest.raises(InvalidArgument, match=r"^sample_rate=3: expected a number in \(0, 1\]$"):
+        Workload(**{**GOOD, "sample_rate": 3})
+    with pytest.raises(InvalidArgument, match=r"^steps=300\.0: expected a whole number of at least 1$"):
+        Workload(**{**GOOD, "steps": 300.0})
+
+
+def test_workload_is_a_value() -> None:
+    assert Workload(**GOOD) == Workload(**GOOD)
+    assert Workload(**Workload(**GOOD).to_dict()) == Workload(**GOOD)
+    with pytest.raises(AttributeError):
+        Workload(**GOOD).steps = 5  # type: ignore[misc]
