@@ -65,7 +65,7 @@ works = st.builds(
 )
 
 
-@settings(max_examples=70, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=45, suppress_health_check=[HealthCheck.too_slow])
 @given(noise=noises(), work=works, delta=st.sampled_from([1e-2, 1e-5, 1e-8]))
 def test_certified_never_below_lower(noise: Noise, work: Workload, delta: float) -> None:
     bracket = epsilon(noise, work, delta)
@@ -92,7 +92,7 @@ def test_few_and_two_valued_losses_keep_the_bracket(steps: int, dimension: int) 
             assert bracket.lower <= bracket.certified
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(parts=st.lists(st.tuples(noises(), works), min_size=2, max_size=3))
 def test_mixed_ledgers_keep_the_bracket(parts: list[tuple[Noise, Workload]]) -> None:
     ledger = Ledger()

@@ -26,7 +26,7 @@ def certified(noise: Noise, work: Workload, delta: float) -> float:
     return Ledger().plus(noise, work).certified(delta).value
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(
     noise=st.sampled_from(KINDS),
     work=st.builds(

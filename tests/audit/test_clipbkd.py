@@ -15,7 +15,7 @@ from plrvo.validate import InvalidArgument
 
 DELTA = 1e-5
 DATA = toy_data()
-RECIPE = Recipe(sample_rate=0.1, steps=60, clip=0.2, learning_rate=0.5, divisor=20.0)
+RECIPE = Recipe(sample_rate=0.5, steps=30, clip=0.2, learning_rate=0.5, divisor=100.0)
 WORK = workload(DATA, "lr", RECIPE)
 GAMMA = plrvo.calibrate(GammaPLRV(k=20.0, theta=1.0), WORK, epsilon=1.0, delta=DELTA)
 

@@ -40,7 +40,11 @@ def test_reported_values_are_true(accountant, point):
     [
         ("c0", Point(400.0, 0.01, 0.2), Point(400.0, 0.01, 0.2001)),
         ("c0", Point(400.0, 0.01, 0.1), Point(400.0, 0.01, 0.0999)),
-        ("c1", Point(400.0, theta_for_tail(400.0, Limits()), 0.1), Point(400.0, 0.99 * theta_for_tail(400.0, Limits()), 0.1)),
+        (
+            "c1",
+            Point(400.0, theta_for_tail(400.0, Limits()), 0.1),
+            Point(400.0, 0.99 * theta_for_tail(400.0, Limits()), 0.1),
+        ),
         ("c3", Point(1.001, 9.0, 0.1), Point(1.0, 9.0, 0.1)),
         ("c4", Point(6.0, 0.02 * (1 + 1e-12), 0.1), Point(6.0, 0.0199, 0.1)),
         ("k_max", Point(1e6, 1e-5, 0.1), Point(1.01e6, 1e-5, 0.1)),

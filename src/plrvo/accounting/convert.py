@@ -60,8 +60,8 @@ def minimise(objective: Callable[[int], float], largest: int) -> tuple[float, in
         if not f_high < f_middle:
             break
         low, middle, f_middle = middle, high, f_high
-    else:
-        return f_middle, middle
+    else:  # still falling at the end: the minimum may lie before it
+        high = largest + 1
     while high - low > 2:
         # Step into the longer side of (low, middle, high).
         if high - middle > middle - low:
@@ -76,4 +76,4 @@ def minimise(objective: Callable[[int], float], largest: int) -> tuple[float, in
             high = probe
         else:
             low = probe
-    return min((f_middle, middle), *((objective(edge), edge) for edge in (low, high)))
+    return min((f_middle, middle), *((objective(edge), edge) for edge in (low, high) if edge <= largest))

@@ -40,9 +40,10 @@ def plot_audits(points: Sequence[Point], path: Path, title: str = "") -> None:
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    top = 1.08 * max(max(point.claimed, point.audited) for point in points if point.claimed < float("inf"))
+    points = [point for point in points if point.claimed < float("inf")]  # an infinite claim has no place
+    top = 1.08 * max([0.1, *(max(point.claimed, point.audited) for point in points)])
     axes.plot([0, top], [0, top], color="#888888", linewidth=1, label="audited = claimed: above it, refuted")
-    limit = max(point.certifiable for point in points)
+    limit = max((point.certifiable for point in points), default=top)
     if limit < top:
         axes.axhline(limit, color="#888888", linestyle=":", linewidth=1, label="most that so many runs could show")
     labels = list(dict.fromkeys(point.label for point in points))

@@ -141,21 +141,21 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 @contextmanager
-def _patient_bar(label: str) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr that shows itself only when the work takes longer than a moment."""
-    started = time.monotonic()
+def _patient_bar(label: str, console: Console | None = None) -> Iterator[Callable[[float], None]]:
+    """A bar that shows itself only on a terminal, and only when the work takes longer than a moment."""
+    started, console = time.monotonic(), console or Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )
     task = bar.add_task(label, total=1.0)
 
     def progress(share: float) -> None:
         bar.update(task, completed=share)
-        if not bar.live.is_started and time.monotonic() - started > _PATIENCE:
+        if console.is_terminal and not bar.live.is_started and time.monotonic() - started > _PATIENCE:
             bar.start()
 
     try:

@@ -51,7 +51,10 @@ def search_space(space: SearchSpace, chosen: Point | None = None) -> Figure:
     from matplotlib.colors import LogNorm
 
     problem, limits = space.problem, space.problem.limits
-    log_k, low, high = space.outline
+    log_k = np.linspace(space.outline[0][0], space.outline[0][-1], 400)
+    low, high, least, most = (
+        np.interp(log_k, space.outline[0], bound) for bound in (*space.outline[1:], *space.indicator_outline)
+    )
     k = 1 + np.exp(log_k)
     feasible = high > low
     gaussian = math.sqrt(2 / math.pi) * problem.clip_min * space.sigma
@@ -77,7 +80,6 @@ def search_space(space: SearchSpace, chosen: Point | None = None) -> Figure:
             linewidth=1.6,
             label="feasible (c0 to c4)",
         )
-    least, most = space.indicator_outline
     if np.any(most > least):
         axes.fill_between(
             k,
@@ -147,10 +149,15 @@ def winning_map(found: WinningMap, title: str) -> Figure:
     )
     figure.colorbar(shading, label="E|z| of Gaussian noise / best other noise")
     if gain.min() < 1 < gain.max():
-        lines = axes.contour(found.epsilons, found.dimensions, gain, levels=[1.0], colors="black", linewidths=1.5)
-        axes.clabel(lines, fmt={1.0: "equal"}, fontsize=9)
+        axes.contour(found.epsilons, found.dimensions, gain, levels=[1.0], colors="black", linewidths=1.5)
+        axes.text(0.97, 0.06, "a shape wins", transform=axes.transAxes, ha="right", color="white")
+        axes.text(0.03, 0.93, "Gaussian noise wins", transform=axes.transAxes, va="top", color="white")
     axes.set(
         xscale="log", yscale="log", xlabel="certified epsilon", ylabel="coordinates an example can move", title=title
     )
+    low, high = found.epsilons[0], found.epsilons[-1]
+    ticks = [tick for tick in (0.1, 0.25, 0.5, 1, 2, 4, 8, 16) if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.title.set_fontsize(10)
     return figure

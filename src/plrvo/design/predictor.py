@@ -15,7 +15,7 @@ import numpy as np
 
 from plrvo.accounting import Workload
 from plrvo.design.privacy import Privacy
-from plrvo.design.problem import Accountant, Point, Problem
+from plrvo.design.problem import Accountant, Point, Problem, read_accountant
 from plrvo.noise import GammaPLRV
 from plrvo.noise.base import Array
 from plrvo.validate import InvalidArgument, positive_integer, probability
@@ -68,11 +68,11 @@ def configurations(
 ) -> list[Configuration]:
     """Random settings, each with the theta that the solver's search on the boundary of c2 gives it."""
     positive_integer(count=count)
-    ranges, found, theta_clip = ranges or Ranges(), list[Configuration](), 1.0
+    named, ranges, found, theta_clip = read_accountant(accountant), ranges or Ranges(), list[Configuration](), 1.0
     while len(found) < count:
         setting = ranges.draw(generator)
         work = Workload(setting["sample_rate"], setting["steps"], setting["clip"], dimension)
-        privacy = Privacy(Problem(work, work.clip, setting["epsilon"], delta, Accountant(accountant)))
+        privacy = Privacy(Problem(work, work.clip, setting["epsilon"], delta, named))
         hint = theta_clip / (setting["k"] * work.clip)
         theta = privacy.largest_theta(privacy.exact, setting["k"], hint, 1e-4)
         if theta == 0:  # out of reach of every width
@@ -161,7 +161,7 @@ class ThetaPredictor:
             float(np.sqrt(np.mean((np.mean(y[cut:]) - y[:cut]) ** 2))),
         )
         importances = dict(zip(FEATURES, (float(value) for value in model.feature_importances_), strict=True))
-        return ThetaPredictor(model, held_out, importances, dimension, delta, Accountant(accountant))
+        return ThetaPredictor(model, held_out, importances, dimension, delta, read_accountant(accountant))
 
     def start(self, work: Workload, epsilon: float, k: float) -> Point:
         """A start for `design`; the theta in it is predicted, and not certified."""

@@ -33,7 +33,7 @@ class SpreadGamma(GammaPLRV):
     """Gamma-PLRV noise with the moments of the equally spread gradient: an estimate that no guarantee may use.
 
     No worse gradient is known, but that there is none is not proved (theory, section 4). It is within two percent of
-    the certified bound and a hundred times faster in low dimension, so the search runs on it and ends on the bound.
+    the certified bound and several times faster in low dimension, so the search runs on it and ends on the bound.
     """
 
     def log_joint_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:

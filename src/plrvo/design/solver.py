@@ -25,9 +25,9 @@ Progress = Callable[[float], None]  # told the share of the work that is done
 _START_SHAPES = (3.0, 50.0)  # and k_max
 _SEARCH_TOLERANCE = 1e-5  # relative, on epsilon, while searching
 _FINAL_TOLERANCE = 1e-6
-_SLOW_TOLERANCE = 1e-4  # in low dimension, where each certified epsilon takes a tenth of a second or more
+_SLOW_TOLERANCE = 1e-4  # in low dimension, where a certified epsilon may take a tenth of a second
 _ESTIMATE_ERROR = 0.05  # what the search's epsilon may be off by, with room to spare
-_FAR = 3.0  # in log J: how much worse than its start SLSQP may look at
+_FAR = 1.0  # in log J: how much worse than its start SLSQP may look at
 _DIFFERENCE = 1e-4  # step of the differences, in logs: not too small, since the order of a moment is an integer
 
 

@@ -52,13 +52,13 @@ class _Mixture(Noise):
         return 1 << 11
 
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
-        count = (1,) if self.shared else ((shape,) if isinstance(shape, int) else tuple(shape))
+        count = () if self.shared else ((shape,) if isinstance(shape, int) else tuple(shape))
         u = self._seed.draw(sampling.uniforms((*count, self._seed.draws), generator))
         values = sampling.laplace(1.0, shape, generator, dtype)
         if isinstance(values, np.ndarray):
             values /= u
             return values
-        values /= sampling.loaded_torch().from_numpy(np.ascontiguousarray(u)).to(values)
+        values /= sampling.loaded_torch().from_numpy(np.array(u)).to(values)
         return values
 
     def log_density(self, z: ArrayLike) -> Array:

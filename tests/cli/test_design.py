@@ -1,0 +1,144 @@
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from plrvo import Gaussian, Plan
+from plrvo.cli import design as command
+from plrvo.cli.main import main
+
+CNN = ["--sample-rate", "0.04", "--steps", "1250", "--dimension", "26010", "--clip-min", "0.1", "--clip-max", "0.2"]
+BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    captured = capsys.readouterr()
+    return json.loads(captured.out)
+
+
+@pytest.mark.parametrize("accountant", ["certified", "published"])
+def test_design_meets_the_budget_with_the_accountant_that_was_asked_for(capsys, accountant):
+    result = run_json(capsys, "design", *BUDGET, *CNN, "--accountant", accountant)
+    assert 0.98 < result[f"epsilon_{accountant}"] <= 1
+    assert {"k", "theta", "clip", "snr", "distortion", "epsilon_lower", "alternatives", "recommended"} <= set(result)
+    assert [row["name"] for row in result["constraints"]] == ["c0", "c1", "c2", "c3", "c4", "mgf", "k_max"]
+    assert all(row["satisfied"] for row in result["constraints"])
+    assert result["recommended"]["noise"] == "gaussian"
+    account = run_json(
+        capsys,
+        *["account", "--noise", "gamma", "--k", repr(result["k"]), "--theta", repr(result["theta"])],
+        *["--clip", repr(result["clip"]), *CNN[:6], "--delta", "1e-5"],
+    )
+    for name in ("epsilon_certified", "epsilon_lower", "epsilon_published", "distortion"):
+        assert account[name] == pytest.approx(result[name], rel=1e-9)
+
+
+def test_design_explains_itself_in_words(capsys):
+    assert main(["design", *BUDGET, *CNN]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    for part in ("certified", "c0", "k_max", "Recommended: gaussian (high dimension)", "Fisher information counts"):
+        assert part in words
+
+
+def test_design_warns_where_only_the_published_figure_meets_the_budget(capsys):
+    loud = ["--sample-rate", "0.01", "--steps", "300", "--dimension", "26010", "--clip-min", "0.5"]
+    assert main(["design", "--epsilon", "2", *loud, "--accountant", "published"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "The published figure meets the budget of 2; what is certified is" in words
+
+
+def test_a_saved_plan_passes_its_own_check_and_a_picture_is_drawn(capsys, tmp_path):
+    plan, picture = tmp_path / "plan.json", tmp_path / "space.png"
+    made = run_json(capsys, "design", *BUDGET, *CNN, "--save", str(plan), "--plot", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    checked = run_json(capsys, "design", "--plan", str(plan))
+    assert checked["epsilon_certified"] == made["epsilon_certified"]
+    assert main(["design", "--plan", str(plan), "--epsilon", "0.9"]) == 1
+    assert "violated" in capsys.readouterr().out
+
+
+def test_the_recommended_noise_can_be_saved_instead(capsys, tmp_path):
+    run_json(capsys, "design", *BUDGET, *CNN, "--save", str(tmp_path / "plan.json"), "--choose", "recommended")
+    plan = Plan.load(tmp_path / "plan.json")
+    assert isinstance(plan.noise, Gaussian)
+    assert plan.bracket.certified <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (
+            [*BUDGET, *CNN[:6], "--clip-min", "0.3", "--clip-max", "0.2"],
+            "--clip-max 0.2: expected at least clip_min, 0.3",
+        ),
+        (["--epsilon", "0.01", *CNN], "--epsilon 0.01: expected at least"),
+        (["--epsilon", "-1", *CNN], "--epsilon -1.0"),
+        (["--epsilon", "nan", *CNN], "--epsilon nan"),
+        (CNN, "--epsilon (missing)"),
+        ([*BUDGET, *CNN[:6]], "--clip-min (missing)"),
+        ([*BUDGET, *CNN[:6], "--clip-min", "0"], "--clip-min 0.0"),
+        (["--epsilon", "1", "--delta", "1", *CNN], "--delta 1.0"),
+        ([*BUDGET, *CNN[2:]], "--sample-rate (missing)"),
+        ([*BUDGET, *CNN, "--accountant", "pld"], "pld"),
+        ([*BUDGET, *CNN, "--k-max", "1"], "--k-max 1.0"),
+        ([*BUDGET, *CNN, "--dataset-size", "0"], "--dataset-size 0"),
+        ([*BUDGET, *CNN, "--plot", "space.gif"], "--plot space.gif"),
+        ([*BUDGET, *CNN, "--choose", "cauchy"], "cauchy"),
+        (["--plan", "no-such-plan.json"], "--plan no-such-plan.json"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_option(capsys, arguments, named):
+    assert main(["design", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert named in captured.err
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"plan": 1}', '{"plan": 2, "noise": {}}', '"plan"'])
+def test_an_unreadable_plan_is_one_line(capsys, tmp_path, content):
+    file = tmp_path / "plan.json"
+    file.write_text(content)
+    assert main(["design", "--plan", str(file)]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "--plan" in captured.err
+    assert captured.out == ""
+
+
+def test_a_delta_that_is_too_large_is_warned_of_in_one_line(capsys):
+    assert main(["design", *BUDGET, *CNN, "--dataset-size", "60000", "--json"]) == 0
+    quiet = capsys.readouterr()
+    assert quiet.err == ""
+    assert main(["design", *BUDGET, *CNN, "--dataset-size", "200000", "--json"]) == 0
+    warned = capsys.readouterr()
+    assert warned.err.startswith("plrvo: warning: delta 1e-05 is not below 1/200000")
+    assert warned.err.count("\n") == 1
+    assert json.loads(warned.out)["epsilon_certified"] <= 1
+
+
+def test_a_bar_shows_only_on_a_terminal_and_when_it_takes_long(monkeypatch):
+    def shown(terminal):
+        screen = io.StringIO()
+        console = Console(file=screen, force_terminal=terminal)
+        with command._patient_bar("searching", console) as progress:
+            progress(0.5)
+        return screen.getvalue()
+
+    assert shown(terminal=True) == ""
+    monkeypatch.setattr(command, "_PATIENCE", -1.0)
+    assert "searching" in shown(terminal=True)
+    assert shown(terminal=False) == ""
+
+
+def test_stdout_holds_one_json_object_and_nothing_else():
+    done = subprocess.run(
+        [sys.executable, "-m", "plrvo", "design", *BUDGET, *CNN, "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert json.loads(done.stdout)["k"] == 1e6
