@@ -70,7 +70,7 @@ def spread_bound(
         vertices_s.append(s[:, :-1])
         vertices_h.append(h[:, 1:])
     points, heights = np.concatenate(vertices_s, axis=1), np.concatenate(vertices_h, axis=1)
-    target = float(s[0, -1]) / dimension  # the last grid point itself in one dimension, to the last bit
+    target = float((x**2)[-1]) / dimension  # the last grid point itself in one dimension, to the last bit
     return np.array([dimension * _hull_at(target, p, v) for p, v in zip(points, heights, strict=True)])
 
 
