@@ -26,6 +26,7 @@ from plrvo.noise import (
     WeibullSeed,
 )
 
+
 def _gamma_parameters(seed: Any) -> tuple[mpf, mpf]:
     if isinstance(seed, GammaSeed | GammaPLRV):
         return mpf(seed.k), mpf(seed.theta)
@@ -208,6 +209,4 @@ def laplace_moment(t: float, eta: float) -> mpf:
 def step_moment(q: float, order: int, product: Callable[[int], mpf]) -> mpf:
     """A(lambda) at lambda = order - 1: log of the binomial mixture of product(eta) = prod_i F(g_i, eta)."""
     q = mpf(q)
-    return mp.log(
-        mp.fsum(mp.binomial(order, j) * (1 - q) ** (order - j) * q**j * product(j) for j in range(order + 1))
-    )
+    return mp.log(mp.fsum(mp.binomial(order, j) * (1 - q) ** (order - j) * q**j * product(j) for j in range(order + 1)))

@@ -1,10 +1,10 @@
 """plrvo: choose, certify, train with and audit the noise of differentially private deep learning."""
 
+from typing import TYPE_CHECKING, Any
+
 from plrvo.accounting import Epsilon, Ledger, Workload, calibrate, delta, epsilon
 from plrvo.design import Design, Plan
-from plrvo.design.designed import (
-    design,
-)  # the function, over the name of its folder; the folder's names are imported from it
+from plrvo.design.designed import design  # over the name of its folder, whose other names are imported from there
 from plrvo.noise import (
     PLRV,
     ChiSquaredSeed,
@@ -22,6 +22,9 @@ from plrvo.noise import (
     noise_from_dict,
 )
 
+if TYPE_CHECKING:
+    from plrvo.training import PrivacyEngine
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Ledger",
     "Noise",
     "Plan",
+    "PrivacyEngine",
     "Seed",
     "SumSeed",
     "TruncatedNormalSeed",
@@ -49,3 +53,12 @@ __all__ = [
     "epsilon",
     "noise_from_dict",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The engine, imported when it is first asked for: it brings torch with it."""
+    if name == "PrivacyEngine":
+        from plrvo.training import PrivacyEngine
+
+        return PrivacyEngine
+    raise AttributeError(f"module 'plrvo' has no attribute {name!r}")

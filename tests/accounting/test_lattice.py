@@ -55,7 +55,9 @@ def test_lattice_loses_little_on_a_smooth_pair() -> None:
     for step in (0.2, 0.05):
         first, mass = to_lattice(atoms, step)
         losses = step * (first + np.arange(len(mass)))
-        lost = [hockey_stick(atoms.p, atoms.q, e) - np.sum(mass * np.maximum(1 - np.exp(e - losses), 0)) for e in EPSILONS]
+        lost = [
+            hockey_stick(atoms.p, atoms.q, e) - np.sum(mass * np.maximum(1 - np.exp(e - losses), 0)) for e in EPSILONS
+        ]
         assert min(lost) > -1e-12
         errors.append(max(lost))
     assert errors[1] < min(errors[0] / 8, 5e-4)

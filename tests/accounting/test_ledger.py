@@ -91,7 +91,9 @@ def test_different_gaussians_are_composed_by_their_loss_distributions() -> None:
     ledger, reference = Ledger(), None
     for sigma, q, steps in parts:
         ledger = ledger.plus(Gaussian(sigma), Workload(q, steps, 1.0, 7))
-        part = pld.from_gaussian_mechanism(sigma, sampling_prob=q, value_discretization_interval=1e-3).self_compose(steps)
+        part = pld.from_gaussian_mechanism(sigma, sampling_prob=q, value_discretization_interval=1e-3).self_compose(
+            steps
+        )
         reference = part if reference is None else reference.compose(part)
     assert reference is not None
     certificate = ledger.certified(1e-5)

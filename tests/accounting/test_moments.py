@@ -66,9 +66,7 @@ def test_moment_is_that_of_the_densities(noise: Noise, order: int) -> None:
     marks = np.concatenate([np.linspace(-30.0, 4.0, 18), [math.log(clip / 2), 8.0, 20.0, 80.0]])
     marks.sort()
     total = sum(
-        integrate.quad(integrand, a, b, (side,))[0]
-        for side in (-1, 1)
-        for a, b in zip(marks, marks[1:], strict=False)
+        integrate.quad(integrand, a, b, (side,))[0] for side in (-1, 1) for a, b in zip(marks, marks[1:], strict=False)
     )
     assert StepMoments(noise, clip, 1, q)(order - 1) == pytest.approx(math.log(total), rel=1e-7)
 

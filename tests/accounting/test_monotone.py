@@ -40,7 +40,9 @@ def assert_increasing(values: list[float]) -> None:
 
 @each_noise
 def test_epsilon_increases_with_the_sampling_rate(noise: Noise) -> None:
-    assert_increasing([certified(noise, replace(BASE, sample_rate=q)) for q in (1e-3, 0.01, 0.0101, 0.1, 0.5, 0.99, 1.0)])
+    assert_increasing(
+        [certified(noise, replace(BASE, sample_rate=q)) for q in (1e-3, 0.01, 0.0101, 0.1, 0.5, 0.99, 1.0)]
+    )
 
 
 @each_noise

@@ -52,7 +52,9 @@ def test_rows_as_the_paper_prints_them(clip: float, theta: float, k: float, expe
     assert result[0] == pytest.approx(expected, abs=6e-4)
 
 
-@pytest.mark.parametrize(("b", "expected"), [(16.67, 0.0639), (2.0, 0.6230), (1.0, 1.3150), (0.8, 1.6827), (0.5, 2.9010)])
+@pytest.mark.parametrize(
+    ("b", "expected"), [(16.67, 0.0639), (2.0, 0.6230), (1.0, 1.3150), (0.8, 1.6827), (0.5, 2.9010)]
+)
 def test_golden_values_for_laplace_noise(b: float, expected: float) -> None:
     result = published_epsilon([(Laplace(b), cnn(1.0))], 1e-5)
     assert result is not None
@@ -78,7 +80,9 @@ def loop(noise: Noise, work: Workload, lambda_: int) -> float:
     return float(np.sum(np.log(total)))
 
 
-@pytest.mark.parametrize("noise", [Laplace(1.0), Laplace(0.5), GammaPLRV(60_000.0, 1e-5), GammaPLRV(30.0, 0.01)], ids=repr)
+@pytest.mark.parametrize(
+    "noise", [Laplace(1.0), Laplace(0.5), GammaPLRV(60_000.0, 1e-5), GammaPLRV(30.0, 0.01)], ids=repr
+)
 @pytest.mark.parametrize(("dimension", "lambda_"), [(5000, 3), (5000, 14), (200_000, 7)])
 def test_moment_agrees_with_a_loop_over_coordinates(noise: Noise, dimension: int, lambda_: int) -> None:
     work = cnn(1.0, dimension)
