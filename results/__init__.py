@@ -1,0 +1,1 @@
+"""Measured runs: the scripts that made them, and what came out."""

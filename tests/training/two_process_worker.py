@@ -6,11 +6,11 @@ import sys
 import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save_file
+from tests.training.helpers import dimension_of, seeded, small_data, small_model, take_steps
 from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.training import PrivacyEngine
-from tests.training.helpers import dimension_of, seeded, small_data, small_model, take_steps
 
 
 def main() -> None:
@@ -20,7 +20,9 @@ def main() -> None:
         torch.distributed.init_process_group("gloo")
     module = small_model()
     work = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=dimension_of(module))
-    engine = PrivacyEngine(plrvo.Plan.certify(plrvo.noise_from_dict(json.loads(noise)), work, 1e-4), postprocess="score")
+    engine = PrivacyEngine(
+        plrvo.Plan.certify(plrvo.noise_from_dict(json.loads(noise)), work, 1e-4), postprocess="score"
+    )
     wrapped = DifferentiallyPrivateDistributedDataParallel(module) if several else module
     model, optimizer, *criterion, loader = engine.make_private(
         module=wrapped,
