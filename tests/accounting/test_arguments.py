@@ -49,7 +49,7 @@ def test_delta_must_lie_strictly_between_zero_and_one(value: Any) -> None:
         lambda: Ledger().certified(value),
         lambda: Ledger().epsilon(value),
     ):
-        with pytest.raises(InvalidArgument, match="^delta="):
+        with pytest.raises(InvalidArgument, match=r"^delta="):
             ask()
 
 
@@ -59,7 +59,7 @@ def test_epsilon_must_not_be_negative(value: Any) -> None:
         lambda: delta(Laplace(1.0), Workload(**GOOD), value),
         lambda: Ledger().certified_delta(value),
     ):
-        with pytest.raises(InvalidArgument, match="^epsilon="):
+        with pytest.raises(InvalidArgument, match=r"^epsilon="):
             ask()
 
 

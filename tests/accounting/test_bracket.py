@@ -5,8 +5,12 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.noise.catalogue import NOISES
 
 from plrvo.accounting import Epsilon, Ledger, Workload, epsilon
+from plrvo.accounting.lower import lower_loss
+from plrvo.accounting.moments import StepMoments
+from plrvo.accounting.published import published_moment
 from plrvo.noise import (
     PLRV,
     ChiSquaredSeed,
@@ -21,7 +25,6 @@ from plrvo.noise import (
     TruncatedNormalSeed,
     UniformSeed,
 )
-from tests.noise.catalogue import NOISES
 
 widths = st.floats(-1.5, 2.0).map(math.exp)
 shapes = st.floats(-2.0, 9.0).map(math.exp)
@@ -72,6 +75,14 @@ def test_certified_never_below_lower(noise: Noise, work: Workload, delta: float)
     assert 0 <= bracket.lower <= bracket.certified < math.inf
 
 
+@pytest.mark.slow
+@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
+@given(noise=noises(), work=works, delta=st.sampled_from([0.3, 1e-2, 1e-5, 1e-8, 1e-12]))
+def test_certified_never_below_lower_at_length(noise: Noise, work: Workload, delta: float) -> None:
+    bracket = epsilon(noise, work, delta)
+    assert 0 <= bracket.lower <= bracket.certified < math.inf
+
+
 SLOW = {"PLRV Weibull 0.7"}  # not log-concave, and without a closed form
 
 
@@ -101,7 +112,7 @@ def test_mixed_ledgers_keep_the_bracket(parts: list[tuple[Noise, Workload]]) -> 
     bracket = ledger.epsilon(1e-5)
     assert 0 <= bracket.lower <= bracket.certified
     # The whole is never cheaper than what any part provably costs.
-    assert all(Ledger().plus(*part).epsilon(1e-5).lower <= bracket.certified for part in parts)
+    assert all(lower_loss([part], 1e-5).epsilon(1e-5) <= bracket.certified for part in parts)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -110,9 +121,6 @@ def test_published_covers_full_sampling_with_a_scale_per_coordinate(
     k: float, width: float, n: int, lambda_: int
 ) -> None:
     """q = 1 and independent scales are the one case where the paper's formula is a bound (theory, section 7)."""
-    from plrvo.accounting.moments import StepMoments
-    from plrvo.accounting.published import published_moment
-
     noise = GammaPLRV(k, 1 / (k * width))
     spread = n * float(noise.log_moment(1 / math.sqrt(n), lambda_ + 1.0))
     assert published_moment(noise, Workload(1.0, 1, 1.0, n), lambda_) >= spread * (1 - 1e-9)

@@ -2,7 +2,9 @@
 
 import math
 
+import dp_accounting
 import pytest
+from dp_accounting.rdp import RdpAccountant
 
 from plrvo.accounting import Ledger, Workload, epsilon, sigma_effective
 from plrvo.accounting.certified import pure_epsilon
@@ -46,9 +48,6 @@ def test_golden_values_for_laplace_noise(b: float, expected: float) -> None:
 
 def test_gamma_golden_values_are_those_of_the_effective_gaussian_by_moments() -> None:
     """Many coordinates: Gamma noise is certified as dp-accounting's Gaussian of std 1/sqrt(I) at integer orders."""
-    import dp_accounting
-    from dp_accounting.rdp import RdpAccountant
-
     noise, work = GammaPLRV(40_000, 6e-5), Workload(0.01, 300, 0.5, LIMIT)
     accountant = RdpAccountant(list(range(2, 200)))
     event = dp_accounting.GaussianDpEvent(sigma_effective(noise, work))

@@ -5,13 +5,14 @@ import math
 from dataclasses import replace
 
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from tests.noise.catalogue import NOISES
 
 from plrvo.accounting import Ledger, Workload, epsilon
 from plrvo.accounting.certified import certified_epsilon
 from plrvo.accounting.moments import StepMoments
 from plrvo.noise import GammaPLRV, Gaussian, Laplace
 from plrvo.validate import InvalidArgument
-from tests.noise.catalogue import NOISES
 
 WORK = Workload(sample_rate=0.02, steps=50, clip=1.0, dimension=30)
 
@@ -85,8 +86,6 @@ def test_heterogeneous_entries_add_their_moments() -> None:
 
 
 def test_different_gaussians_are_composed_by_their_loss_distributions() -> None:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
     parts = [(1.0, 0.02, 100), (2.0, 0.1, 30)]
     ledger, reference = Ledger(), None
     for sigma, q, steps in parts:

@@ -1,6 +1,7 @@
 """A(lambda), the log moment of a subsampled step, against sums of exact binomials and against dp-accounting."""
 
 import math
+from itertools import pairwise
 
 import dp_accounting
 import numpy as np
@@ -10,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import integrate
+from tests.reference import laplace_moment, lomax_moment, moment, step_moment
 
 from plrvo.accounting.moments import StepMoments, log_weights
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
-from tests.reference import laplace_moment, lomax_moment, moment, step_moment
 
 
 @pytest.mark.parametrize("q", [0.3, 0.01, 1e-4, 1.0])
@@ -65,9 +66,7 @@ def test_moment_is_that_of_the_densities(noise: Noise, order: int) -> None:
 
     marks = np.concatenate([np.linspace(-30.0, 4.0, 18), [math.log(clip / 2), 8.0, 20.0, 80.0]])
     marks.sort()
-    total = sum(
-        integrate.quad(integrand, a, b, (side,))[0] for side in (-1, 1) for a, b in zip(marks, marks[1:], strict=False)
-    )
+    total = sum(integrate.quad(integrand, a, b, (side,))[0] for side in (-1, 1) for a, b in pairwise(marks))
     assert StepMoments(noise, clip, 1, q)(order - 1) == pytest.approx(math.log(total), rel=1e-7)
 
 

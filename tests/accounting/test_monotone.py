@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +34,7 @@ def certified(noise: Noise, work: Workload = BASE, delta: float = 1e-5) -> float
 
 
 def assert_increasing(values: list[float]) -> None:
-    for smaller, larger in zip(values, values[1:], strict=False):
+    for smaller, larger in pairwise(values):
         assert smaller <= larger * (1 + SLACK)
     assert values[0] < values[-1]
 
@@ -58,7 +59,7 @@ def test_epsilon_increases_with_the_clip(noise: Noise) -> None:
 @each_noise
 def test_epsilon_does_not_decrease_with_the_dimension(noise: Noise) -> None:
     values = [certified(noise, replace(BASE, dimension=n)) for n in (1, 2, 30, 31, 9_999, 10_000, 10**9)]
-    for smaller, larger in zip(values, values[1:], strict=False):
+    for smaller, larger in pairwise(values):
         assert smaller <= larger * (1 + SLACK)
 
 

@@ -124,6 +124,13 @@ def test_samples_satisfy_every_constraint_and_reach_all_over(accountant, dimensi
     assert points != here.sample(30, np.random.default_rng(2))
 
 
+def test_a_wrong_outline_cannot_let_an_infeasible_point_through():
+    here = space()
+    log_k, low, high = here.outline
+    here.__dict__["outline"] = (log_k, low - 1.0, high + 1.0)  # proposals on all sides of the space
+    assert all(here.contains(point) for point in here.sample(20, np.random.default_rng(5)))
+
+
 @pytest.mark.parametrize("k", [7.0, 1e4])
 def test_theta_bounds_are_the_edges_of_the_space(k):
     here = space()

@@ -83,22 +83,22 @@ def test_approaches_laplace_noise_as_k_may_grow(accountant):
         assert snr[2] == pytest.approx(0.1 / laplace.distortion, rel=2e-3)
 
 
-@pytest.mark.parametrize(("clip", "tail"), [(50.0, 0.01), (45.0, 0.01), (9.0, 1e-3)])
-def test_c1_can_decide_the_shape(clip, tail):
+@pytest.mark.parametrize(("clip", "tail", "decides"), [(50.0, 0.01, True), (45.0, 0.01, True), (0.5, 1e-3, False)])
+def test_c1_can_decide_the_shape(clip, tail, decides):
     """Absolute limits bite at large clips. On the boundary of c1 theta is 0.1 over the Gamma quantile."""
     problem = posed(Workload(1.0, 1, clip, 1), 8.0, tail=tail)
     point = solve(problem).point
     rows = {row.name: row for row in check(problem, point)}
     assert rows["c1"].satisfied
     assert rows["c2"].satisfied
-    if rows["c1"].binds:
+    assert rows["c1"].binds == decides
+    if decides:
         assert point.theta == pytest.approx(0.1 / stats.gamma.ppf(tail, point.k), rel=1e-3)
     # A smaller k would have a larger J but violate c1: that is what binding means.
     smaller = point.k - 0.05 * (point.k - 1)
     budget = calibrate(GammaPLRV(smaller, point.theta), Workload(1.0, 1, clip, 1), 8.0, DELTA)
-    better = clip / budget.distortion > point.snr * 1.001
-    assert better == rows["c1"].binds
-    if better:
+    assert (clip / budget.distortion > point.snr * 1.001) == decides
+    if decides:
         assert stats.gamma.cdf(0.1, smaller, scale=budget.theta) > tail
 
 

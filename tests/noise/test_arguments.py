@@ -51,16 +51,16 @@ def test_parameter_must_be_positive_and_finite(argument: str, build: Callable[[A
 
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, True, "0"], ids=repr)
 def test_lower_end_must_not_be_negative(value: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^low="):
+    with pytest.raises(InvalidArgument, match=r"^low="):
         UniformSeed(value, 1.0)
-    with pytest.raises(InvalidArgument, match="^low="):
+    with pytest.raises(InvalidArgument, match=r"^low="):
         TruncatedNormalSeed(1.0, 1.0, value)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "0"], ids=repr)
 def test_mean_before_truncation_may_be_any_finite_number(value: Any) -> None:
     assert TruncatedNormalSeed(-3.0, 1.0).mean > 0
-    with pytest.raises(InvalidArgument, match="^mean_before="):
+    with pytest.raises(InvalidArgument, match=r"^mean_before="):
         TruncatedNormalSeed(value, 1.0)
 
 
@@ -70,22 +70,22 @@ def test_empty_interval_is_refused() -> None:
 
 
 def test_sum_needs_a_weight_for_each_seed() -> None:
-    with pytest.raises(InvalidArgument, match="^weights="):
+    with pytest.raises(InvalidArgument, match=r"^weights="):
         SumSeed((1.0, 2.0), (ExponentialSeed(1.0),))
-    with pytest.raises(InvalidArgument, match="^weights="):
+    with pytest.raises(InvalidArgument, match=r"^weights="):
         SumSeed((), ())
 
 
 @pytest.mark.parametrize("value", [2.0, None, Laplace(1.0), GammaSeed], ids=repr)
 def test_plrv_needs_a_seed(value: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^seed="):
+    with pytest.raises(InvalidArgument, match=r"^seed="):
         PLRV(value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "3", math.nan], ids=repr)
 def test_dimension_of_the_information_must_be_a_whole_number(value: Any) -> None:
     for noise in (GammaPLRV(2.0, 1.0), GammaPLRV(2.0, 1.0, shared=True), PLRV(UniformSeed(1.0, 2.0))):
-        with pytest.raises(InvalidArgument, match="^dimension="):
+        with pytest.raises(InvalidArgument, match=r"^dimension="):
             noise.fisher_information(value)
 
 

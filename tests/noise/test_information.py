@@ -1,12 +1,14 @@
 """The score -p'/p and the information it carries about a shift."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import integrate
+from tests.noise.catalogue import NOISES
 
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
 from plrvo.validate import InvalidArgument
-from tests.noise.catalogue import NOISES
 
 each_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 
@@ -41,12 +43,12 @@ def test_fisher_information_is_the_mean_square_of_the_score(noise: Noise) -> Non
         return 2 * float(np.exp(noise.log_density(z)) * z) * numerical_score(noise, z) ** 2
 
     marks = [-20.0, -6.0, -3.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 40.0]
-    total = sum(integrate.quad(integrand, a, b)[0] for a, b in zip(marks, marks[1:], strict=False))
+    total = sum(integrate.quad(integrand, a, b)[0] for a, b in pairwise(marks))
     assert noise.fisher_information() == pytest.approx(total, rel=1e-7)
 
 
 def test_fisher_information_of_a_shared_scale_agrees_with_the_joint_density() -> None:
-    """With one scale for n = 2 coordinates p(z) ~ (1 + theta |z|_1)^-(k+2): integrate (d log p/dz_1)^2 over the plane."""
+    """One scale for two coordinates: p(z) ~ (1 + theta |z|_1)^-(k+2); (d log p/dz_1)^2 over the plane."""
     k, theta = 3.0, 0.5
     scale = k * (k + 1) * theta**2 / 4  # the joint density at 0: E[(u/2)^2]
     joint, _ = integrate.dblquad(

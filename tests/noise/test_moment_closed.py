@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from tests.reference import laplace_moment, moment
 
 from plrvo.noise import Gaussian, Laplace
 from plrvo.noise.laplace import laplace_log_moment
-from tests.reference import laplace_moment, moment
 
 ORDERS = [2.0, 3.0, 17.0, 500.0, 2.5, 1.001, 0.9, 0.5, 0.3, -0.7, -6.0]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
+from tests.reference import lomax_moment, moment
 
 from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, GammaSeed, Laplace
-from tests.reference import lomax_moment, moment
 
 
 def expected_log_moment(noise: GammaPLRV, x: float, eta: float) -> float:

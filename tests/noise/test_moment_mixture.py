@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from mpmath import mp
 from numpy.polynomial.legendre import leggauss
-
-from plrvo.noise import PLRV, GammaPLRV, TruncatedNormalSeed, WeibullSeed
 from tests.noise.catalogue import NOISES, SEEDS
 from tests.reference import moment
+
+from plrvo.noise import PLRV, GammaPLRV, TruncatedNormalSeed, WeibullSeed
 
 MIXTURES = [name for name in NOISES if name.startswith("PLRV") and name != "PLRV Weibull 0.7"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from tests.noise.catalogue import NOISES
 
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
-from tests.noise.catalogue import NOISES
 
 FALSE_ALARM = 1e-6
 DRAWS = 40_000

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.noise.catalogue import NOISES, SEEDS
 
 from plrvo.noise import GammaPLRV, Laplace, Noise
 from plrvo.validate import InvalidArgument
-from tests.noise.catalogue import NOISES, SEEDS
 
 ALL = {**NOISES, "Gamma shared": GammaPLRV(3.0, 0.5, shared=True)}
 each_noise = pytest.mark.parametrize("noise", ALL.values(), ids=ALL)

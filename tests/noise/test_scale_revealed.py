@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-
-from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, SumSeed, UniformSeed, WeibullSeed
 from tests.noise.catalogue import NOISES, SEEDS
 from tests.reference import laplace_moment, seed_expectation
+
+from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, SumSeed, UniformSeed, WeibullSeed
 
 BOUNDED = ["uniform", "uniform from 0", "truncated normal", "truncated normal from 0.1", "Weibull 2"]
 MIXTURES = [name for name, noise in NOISES.items() if isinstance(noise, PLRV | GammaPLRV)]

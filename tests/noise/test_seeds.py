@@ -6,6 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from tests.noise.catalogue import SEEDS, SUM
+from tests.reference import seed_expectation
 
 from plrvo.noise import (
     ChiSquaredSeed,
@@ -17,8 +19,6 @@ from plrvo.noise import (
     UniformSeed,
     WeibullSeed,
 )
-from tests.noise.catalogue import SEEDS, SUM
-from tests.reference import seed_expectation
 
 # Where E[e^(tu)] stops being finite.
 EDGES = {"gamma": 2.0, "exponential": 1 / 1.3, "chi-squared": 2.5, "Weibull 0.7": 0.0}

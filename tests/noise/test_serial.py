@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.noise.catalogue import NOISES, SEEDS, SUM
 
 from plrvo.noise import (
     PLRV,
@@ -19,7 +20,6 @@ from plrvo.noise import (
     seed_from_dict,
 )
 from plrvo.validate import InvalidArgument
-from tests.noise.catalogue import NOISES, SEEDS, SUM
 
 NESTED = SumSeed((2.0,), (SumSeed((0.1, 0.3), (ExponentialSeed(1.0), UniformSeed(0.0, 1 / 3))),))
 ALL = {

@@ -1,15 +1,16 @@
 """One scale for all coordinates of a call: what the draws look like, and the bound on the joint moment."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from scipy import integrate, stats
+from tests.noise.catalogue import SEEDS, SUM
 
 from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Laplace, Noise, Seed, SumSeed, UniformSeed
 from plrvo.noise.shared_scale import rounded_up
-from tests.noise.catalogue import SEEDS, SUM
 
 FALSE_ALARM = 1e-6
 CALLS, COORDINATES = 3000, 8
@@ -59,7 +60,7 @@ def test_all_axes_of_a_call_share_their_scale() -> None:
 @pytest.mark.parametrize("name", ["gamma", "uniform", "truncated normal", "Weibull 2"])
 @pytest.mark.parametrize(("eta", "dimension"), [(2, 1), (3, 16), (6, 4)])
 def test_joint_moment_is_the_expectation_over_the_scale(name: str, eta: int, dimension: int) -> None:
-    """E[F(uC/sqrt n)^n; u <= cut] by quadrature over the seed's own quantiles: from above, and within half a percent."""
+    """E[F(uC/sqrt n)^n; u <= cut] by quadrature over quantiles of the seed: from above, and within half a percent."""
     seed, clip, tail = SEEDS[name], 0.4, 1e-6
     noise = PLRV(seed, shared=True)
 
@@ -68,7 +69,7 @@ def test_joint_moment_is_the_expectation_over_the_scale(name: str, eta: int, dim
         return math.exp(y + dimension * float(Laplace(1.0).log_moment(u * clip / math.sqrt(dimension), eta)))
 
     marks = np.linspace(math.log(tail), 0.0, 9)
-    exact = sum(integrate.quad(integrand, a, b)[0] for a, b in zip(marks, marks[1:], strict=False))
+    exact = sum(integrate.quad(integrand, a, b)[0] for a, b in pairwise(marks))
     bound = float(noise.log_joint_moment(clip, dimension, np.array([float(eta)]), tail)[0])
     assert math.log(exact) <= bound + 1e-9
     assert bound == pytest.approx(math.log(exact), rel=5e-3, abs=1e-6)

@@ -1,11 +1,14 @@
 """Expected size and variance: against quadrature, and infinite exactly where the integral diverges."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from mpmath import mp
 from scipy import integrate
+from tests.noise.catalogue import NOISES, SEEDS
+from tests.reference import seed_expectation
 
 from plrvo.noise import (
     PLRV,
@@ -21,8 +24,6 @@ from plrvo.noise import (
     UniformSeed,
     WeibullSeed,
 )
-from tests.noise.catalogue import NOISES, SEEDS
-from tests.reference import seed_expectation
 
 
 def moment_of_size(noise: Noise, power: int) -> float:
@@ -32,7 +33,7 @@ def moment_of_size(noise: Noise, power: int) -> float:
         return 2 * float(np.exp((power + 1) * y + noise.log_density(np.exp(y))))
 
     marks = [-40.0, -8.0, -4.0, -2.0, 0.0, 2.0, 4.0, 8.0, 20.0, 80.0, 170.0]
-    return sum(integrate.quad(integrand, a, b, epsabs=1e-14)[0] for a, b in zip(marks, marks[1:], strict=False))
+    return sum(integrate.quad(integrand, a, b, epsabs=1e-14)[0] for a, b in pairwise(marks))
 
 
 @pytest.mark.parametrize("name", NOISES)

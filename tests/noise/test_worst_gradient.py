@@ -32,7 +32,7 @@ each_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 
 
 def gradients(dimension: int, rng: np.random.Generator) -> np.ndarray:
-    """Unit vectors: Gaussian, heavy-tailed, one-hot, spread over m coordinates, and one large entry beside small ones."""
+    """Unit vectors: Gaussian, heavy-tailed, one-hot, spread over m coordinates, one large entry beside small ones."""
     dense = rng.standard_normal((6, dimension))
     sparse = rng.standard_normal((6, dimension)) ** 7
     blocks = [np.arange(dimension) < m for m in {1, 2, max(1, dimension // 2), dimension}]

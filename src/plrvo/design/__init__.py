@@ -1,6 +1,6 @@
 """Which noise to use."""
 
-from plrvo.design.clip_range import ClipRange, clip_range
+from plrvo.design.clip_range import ClipRange, PrivateRuns, clip_range
 from plrvo.design.compare import Alternative, Comparison, compare, winning_map
 from plrvo.design.constraints import Constraint
 from plrvo.design.designed import Design, design, explain
@@ -19,6 +19,7 @@ __all__ = [
     "Limits",
     "Plan",
     "Point",
+    "PrivateRuns",
     "Problem",
     "SearchSpace",
     "ThetaPredictor",
