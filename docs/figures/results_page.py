@@ -35,10 +35,11 @@ def vision_section() -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
         "",
-        "At one certified epsilon the noises are within about a point of each other, and Gaussian noise comes first",
-        "with both seeds: the paper's large gap in favour of Gamma noise does not show. The [theory](theory.md) says why in",
-        "section 10: in high dimension only the Fisher information of a noise counts. The score does not help at this",
-        "epsilon, where the signal is not small against the noise. Two seeds, one learning rate: a hint.",
+        "At one certified epsilon the noises are within about a point of each other, and Gaussian noise comes",
+        "first with both seeds: the paper's large gap in favour of Gamma noise does not show. The",
+        "[theory](theory.md) says why in section 10: in high dimension only the Fisher information of a noise",
+        "counts. The score does not help at this epsilon, where the signal is not small against the noise. Two",
+        "seeds and one learning rate are a hint, no more.",
     ]
     return "\n".join(lines)
 

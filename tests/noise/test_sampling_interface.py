@@ -7,10 +7,14 @@ import pytest
 import torch
 from tests.noise.catalogue import NOISES, SEEDS
 
-from plrvo.noise import GammaPLRV, Laplace, Noise
+from plrvo.noise import PLRV, GammaPLRV, Laplace, Noise
 from plrvo.validate import InvalidArgument
 
-ALL = {**NOISES, "Gamma shared": GammaPLRV(3.0, 0.5, shared=True)}
+ALL = {
+    **NOISES,
+    "Gamma shared": GammaPLRV(3.0, 0.5, shared=True),
+    "PLRV shared": PLRV(SEEDS["uniform"], shared=True),
+}
 each_noise = pytest.mark.parametrize("noise", ALL.values(), ids=ALL)
 
 
@@ -22,7 +26,7 @@ def test_draws_have_the_shape_that_is_asked_for(noise: Noise, shape: Any) -> Non
     assert tuple(noise.sample(shape, torch.Generator().manual_seed(0)).shape) == expected
 
 
-@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+@each_noise
 def test_a_scalar_is_a_draw_without_axes(noise: Noise) -> None:
     assert noise.sample((), np.random.default_rng(0)).shape == ()
     assert noise.sample((), torch.Generator().manual_seed(0)).shape == ()
@@ -86,7 +90,7 @@ def test_bad_generators_and_types_are_refused(noise: Noise) -> None:
         noise.sample(3, torch.Generator(), torch.int64)
 
 
-@pytest.mark.parametrize("noise", ALL.values(), ids=ALL)
+@each_noise
 def test_score_of_a_tensor_is_a_tensor(noise: Noise) -> None:
     z = torch.tensor([[-2.0, 0.0], [0.3, 5.0]], dtype=torch.float64)
     value = noise.score(z)
