@@ -76,7 +76,7 @@ def test_certified_never_below_lower(noise: Noise, work: Workload, delta: float)
 
 
 @pytest.mark.slow
-@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(noise=noises(), work=works, delta=st.sampled_from([0.3, 1e-2, 1e-5, 1e-8, 1e-12]))
 def test_certified_never_below_lower_at_length(noise: Noise, work: Workload, delta: float) -> None:
     bracket = epsilon(noise, work, delta)
