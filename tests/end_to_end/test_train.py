@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+import plrvo
 from plrvo.cli.main import main
 
 BASE = ["digits", "--model", "logistic", "--noise", "gamma", "--epsilon", "3", "--sample-rate", "0.1", "--clip", "1"]
@@ -139,8 +140,38 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, capsys, argument
     assert not out.exists()
 
 
-def test_a_folder_that_holds_a_run_is_not_overwritten(uninterrupted, capsys):
+@pytest.mark.parametrize("noise", [[], ["--noise", "none"]])
+def test_a_folder_that_holds_a_run_is_not_overwritten(uninterrupted, capsys, noise):
     before = (uninterrupted / "receipt.json").read_bytes()
-    assert main(["train", *FAST, "--out", str(uninterrupted)]) == 2
+    assert main(["train", *FAST, *noise, "--out", str(uninterrupted)]) == 2
     assert "--resume" in capsys.readouterr().err
     assert (uninterrupted / "receipt.json").read_bytes() == before
+
+
+def test_a_run_is_not_resumed_with_other_settings(uninterrupted, capsys):
+    before = (uninterrupted / "receipt.json").read_bytes()
+    assert main(["train", *FAST, "--lr", "3", "--resume", "--out", str(uninterrupted)]) == 2
+    assert "learning" in capsys.readouterr().err
+    assert (uninterrupted / "receipt.json").read_bytes() == before
+
+
+def test_a_plan_brings_everything_and_takes_nothing_beside_it(tmp_path, capsys):
+    work = plrvo.Workload(sample_rate=0.1, steps=4, clip=1.0, dimension=650)
+    plan = tmp_path / "plan.json"
+    plrvo.Plan.certify(plrvo.Laplace(2.0), work, 1e-5, 30.0).save(plan)
+    base = ["train", "digits", "--model", "logistic", "--plan", str(plan), "--seed", "1"]
+    assert main([*base, "--steps", "9", "--out", str(tmp_path / "a")]) == 2
+    assert "--steps 9" in capsys.readouterr().err
+    assert main([*base, "--out", str(tmp_path / "b"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["steps"] == 4
+    assert result["noise"] == {"noise": "laplace", "b": 2.0}
+    assert main([*base[:-4], "--plan", str(tmp_path / "b" / "receipt.json"), "--out", str(tmp_path / "c")]) == 2
+    assert "plan" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_the_folder_is_one_line(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["train", *FAST, "--out", str(file)]) == 2
+    assert "--out" in capsys.readouterr().err

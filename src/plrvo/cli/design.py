@@ -103,6 +103,7 @@ def design(
             )
         result = found.explanation()
         progress(1.0)
+    saved: Plan = found
     if save is not None:
         saved = found if choose is Choice.gamma and accountant is Accountant.published else found.alternative(choose)
         saved.save(save)
@@ -112,7 +113,7 @@ def design(
     if as_json:
         show.print_json(result)
     else:
-        _print(found, save, plot)
+        _print(found, saved.noise.kind, save, plot)
     return 0 if found.feasible else 1
 
 
@@ -165,14 +166,17 @@ def _patient_bar(label: str, console: Console | None = None) -> Iterator[Callabl
             bar.stop()
 
 
-def _print(found: Design, save: Path | None, plot: Path | None) -> None:
+def _print(found: Design, saved: str, save: Path | None, plot: Path | None) -> None:
     console = Console()
     show.bracket_table(found.noise, found.workload, found.bracket)
     budget = found.problem.epsilon
     if found.bracket.certified > budget:
+        certified = show.rounded_up(found.bracket.certified)
         console.print(
-            f"The published figure meets the budget of {budget:g}; what is certified is "
-            f"{show.rounded_up(found.bracket.certified)}. Claim that, or use --accountant certified.",
+            f"The published figure meets the budget of {budget:g}; what is certified is {certified}. Claim that, or "
+            "use --accountant certified."
+            if found.problem.accountant is Accountant.published and found.feasible
+            else f"The budget of {budget:g} is missed: certified is {certified}.",
             style="bold red",
         )
     table = Table(title=f"J = C (k-1) theta = {found.snr:.4g}, under", title_justify="left")
@@ -184,7 +188,7 @@ def _print(found: Design, save: Path | None, plot: Path | None) -> None:
         table.add_row(row.name, f"{row.value:.4g}", row.relation, f"{row.limit:.4g}", verdict, what)
     console.print(table)
     _print_alternatives(console, found)
-    for label, path in (("plan", save), ("picture", plot)):
+    for label, path in ((f"plan with {saved} noise", save), ("picture", plot)):
         if path is not None:
             console.print(f"{label}: {path}", highlight=False)
 

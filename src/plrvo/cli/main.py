@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"{option_name(error.argument)} {_shown(error.value)}: expected {error.expected}")
     except _UsageError as error:
         return 2 if type(error).__name__ == "NoArgsIsHelpError" else _refuse(_usage_message(error))
+    except OSError as error:
+        return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
     except (typer.Abort, KeyboardInterrupt):
         return _refuse("stopped", 130)
 

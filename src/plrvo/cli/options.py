@@ -70,7 +70,7 @@ DeltaOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
-OPTION_OF_ARGUMENT = {"b": "--scale", "sigma": "--noise-multiplier"}
+OPTION_OF_ARGUMENT = {"b": "--scale", "sigma": "--noise-multiplier", "name": "TASK", "receipt": "RECEIPT"}
 
 
 def option_name(argument: str) -> str:

@@ -34,7 +34,11 @@ def train(
     ],
     model: Annotated[
         str,
-        typer.Option("--model", help="cnn, logistic, resnet18, vit, efficientnet-lite0-head.", rich_help_panel=_LEARN),
+        typer.Option(
+            "--model",
+            help="cnn, cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, efficientnet-lite0-head.",
+            rich_help_panel=_LEARN,
+        ),
     ] = "cnn",
     noise: Annotated[
         TrainNoise, typer.Option("--noise", help="none trains without privacy.", rich_help_panel=options.NOISE)
@@ -55,15 +59,22 @@ def train(
     theta: options.ThetaOption = None,
     shared: options.SharedOption = False,
     clip: Annotated[
-        float, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=options.WORK)
-    ] = 0.1,
-    sample_rate: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--sample-rate", help="Probability with which an example joins a batch.", rich_help_panel=options.WORK
+            "--clip", help="l2 norm to which each gradient is clipped; 0.1 by default.", rich_help_panel=options.WORK
         ),
-    ] = 0.05,
-    steps: Annotated[int, typer.Option("--steps", help="Number of noisy steps.", rich_help_panel=options.WORK)] = 300,
+    ] = None,
+    sample_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--sample-rate",
+            help="Probability with which an example joins a batch; 0.05 by default.",
+            rich_help_panel=options.WORK,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", help="Number of noisy steps; 300 by default.", rich_help_panel=options.WORK)
+    ] = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
@@ -123,8 +134,15 @@ def train(
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)
     if plan is not None:
-        work = plan.workload
-        sample_rate, steps, clip, delta = work.sample_rate, work.steps, work.clip, plan.delta
+        given = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "epsilon": epsilon, "k": k, "theta": theta}
+        for name, value in {**given, "scale": scale, "noise_multiplier": noise_multiplier}.items():
+            if value is not None:
+                raise InvalidArgument(name, value, "no value beside --plan, which brings its own")
+        sample_rate, steps, clip = plan.workload.sample_rate, plan.workload.steps, plan.workload.clip
+        delta = plan.delta
+    clip = 0.1 if clip is None else clip
+    sample_rate = 0.05 if sample_rate is None else sample_rate
+    steps = 300 if steps is None else steps
     built, module = vision_task(task, model, data_dir, streams.weights)
     dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
     work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
@@ -145,6 +163,7 @@ def train(
         resume=resume,
         seed=seed,
     )
+    settings.check()
     if noise is TrainNoise.none:
         with StepProgress(f"{task}, not private") as watch:
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
@@ -152,8 +171,6 @@ def train(
         return
     if plan is None:
         plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
-    elif epsilon is not None or noise_multiplier is not None or scale is not None or theta is not None:
-        raise InvalidArgument("plan", str(plan_file), "no budget and no noise beside it: the plan has both")
     work, kind = plan.workload, plan.noise.kind
     if not as_json:
         show.bracket_table(plan.noise, work, plan.bracket)

@@ -56,7 +56,8 @@ class Design(Plan):
         The Gamma-PLRV noise is the plan's own if the accountant is `certified`, else one of the same k fitted to it.
         """
         noise = _gamma(self)
-        own = noise if self.problem.accountant is Accountant.certified else None
+        meets = self.bracket.certified <= self.problem.epsilon
+        own = noise if self.problem.accountant is Accountant.certified and meets else None
         return compare(self.workload, self.problem.epsilon, self.delta, gamma=own, k=noise.k)
 
     def alternative(self, name: str) -> Plan:

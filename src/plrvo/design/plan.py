@@ -61,7 +61,7 @@ class Plan:
             plan = Plan.certify(noise, workload, description["delta"], description["epsilon"])
             claimed = float(description["epsilon_certified"])
         except (KeyError, TypeError) as error:
-            raise InvalidArgument("plan", dict(description), f"the keys of a plan ({error})") from None
+            raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
         if plan.bracket.certified > claimed * (1 + 1e-9):
             raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified:.6g}")
         return plan
@@ -72,6 +72,6 @@ class Plan:
     @staticmethod
     def load(path: Path) -> Plan:
         description = read_json(path, "plan", "a plan file")
-        if not isinstance(description, dict):
-            raise InvalidArgument("plan", str(path), "a JSON object")
+        if not isinstance(description, dict) or "receipt" in description:
+            raise InvalidArgument("plan", str(path), "a plan, as `plrvo design --save` writes it")
         return Plan.from_dict(description)

@@ -26,6 +26,9 @@ from plrvo.validate import InvalidArgument
 CHECKPOINT, WEIGHTS, METRICS, RECEIPT = "checkpoint.safetensors", "model.safetensors", "metrics.jsonl", "receipt.json"
 
 
+OPTIMIZERS = ("sgd", "adam", "adamw")
+
+
 class InMemory(Dataset[Any]):
     """Tensors that are indexed a batch at a time."""
 
@@ -78,6 +81,24 @@ class Settings:
     resume: bool = False
     seed: int | None = None
 
+    def check(self) -> None:
+        """Refuse what would fail after work has been done, or would overwrite another run."""
+        if self.optimizer not in OPTIMIZERS:
+            raise InvalidArgument("optimizer", self.optimizer, "one of " + ", ".join(OPTIMIZERS))
+        if self.out.exists() and not self.out.is_dir():
+            raise InvalidArgument("out", str(self.out), "a folder, not a file")
+        holds_a_run = any((self.out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT))
+        if self.resume and not (self.out / CHECKPOINT).exists():
+            raise InvalidArgument("resume", str(self.out), f"a folder that holds {CHECKPOINT}")
+        if holds_a_run and not self.resume:
+            raise InvalidArgument("out", str(self.out), "a new folder, or --resume: this one holds a run")
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the one that it continues."""
+        names = ("learning_rate", "optimizer", "momentum", "weight_decay", "clipping", "postprocess")
+        return {name: getattr(self, name) for name in (*names, "grad_sample_mode", "expected_batch_size")}
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -96,16 +117,14 @@ class Streams:
 
 
 def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    """One of the torch optimizers that the command offers."""
+    """One of OPTIMIZERS."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay)
     if name == "adam":
         return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
-    if name == "adamw":
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
-    raise InvalidArgument("optimizer", name, "sgd, adam or adamw")
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
 
 
 def run_private(
@@ -116,6 +135,7 @@ def run_private(
         raise InvalidArgument(
             "delta", plan.delta, f"less than 1/N = {1 / task.size:.3g}; larger deltas allow leaking an example"
         )
+    settings.check()
     chief = _join_processes()
     engine = PrivacyEngine(plan, postprocess=settings.postprocess)
     engine.validate(module=module)
@@ -137,15 +157,18 @@ def run_private(
     history: list[dict[str, Any]] = []
     checkpoint = settings.out / CHECKPOINT
     if settings.resume:
-        history = engine.load_checkpoint(path=checkpoint, module=model, optimizer=optimizer)
-    elif checkpoint.exists():
-        raise InvalidArgument("out", str(settings.out), "a new folder, or --resume: this one holds a run")
+        state = engine.load_checkpoint(path=checkpoint, module=model, optimizer=optimizer)
+        history = state["history"]
+        for name, value in {**settings.fixed, "task": task.description}.items():
+            if state["fixed"].get(name) != value:
+                raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
     receipts: list[dict[str, Any]] = []
 
     def save(metrics: list[dict[str, Any]]) -> None:
         if not chief:
             return
-        engine.save_checkpoint(path=checkpoint, module=model, optimizer=optimizer, extra=metrics)
+        extra = {"history": metrics, "fixed": {**settings.fixed, "task": task.description}}
+        engine.save_checkpoint(path=checkpoint, module=model, optimizer=optimizer, extra=extra)
         write_bytes(settings.out / WEIGHTS, save_tensors(_weights(module)))
         write_history(settings.out / METRICS, metrics)
         receipt = make_receipt(
@@ -186,6 +209,7 @@ def run_plain(
     watch: Watcher | None = None,
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
+    settings.check()
     sampler = PoissonSampler(size=task.size, sample_rate=sample_rate, steps=steps, generator=streams.batches)
     loader: DataLoader[Any] = DataLoader(task.data, batch_sampler=sampler, collate_fn=lambda batch: batch)
     batch_size = settings.expected_batch_size or round(sample_rate * task.size)
