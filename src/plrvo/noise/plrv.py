@@ -39,8 +39,8 @@ class _Mixture(Noise):
     """What all PLRV noises share; a subclass says what its seed is."""
 
     @property
-    def _seed(self) -> Seed:
-        raise NotImplementedError
+    @abstractmethod
+    def _seed(self) -> Seed: ...
 
     @cached_property
     def _score_bound(self) -> float:

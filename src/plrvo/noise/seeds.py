@@ -96,12 +96,12 @@ class _GammaFamily(Seed):
     """u = scale * Gamma(shape), whatever the parameters are called."""
 
     @property
-    def _shape(self) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _shape(self) -> float: ...
 
     @property
-    def _scale(self) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _scale(self) -> float: ...
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
         k, theta = self._shape, self._scale
