@@ -67,3 +67,10 @@ def rate(**arguments: Any) -> None:
     for name, value in arguments.items():
         if not 0 < value <= 1:
             raise InvalidArgument(name, value, "a number in (0, 1]")
+
+
+def truth_value(**arguments: Any) -> None:
+    """True or False, and nothing that merely counts as one of them."""
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            raise InvalidArgument(name, value, "True or False")

@@ -115,4 +115,4 @@ def test_epsilon_and_delta_of_a_composition_are_inverse() -> None:
     for delta in (1e-4, 1e-2):
         epsilon = composed.epsilon(delta)
         assert epsilon > 0
-        assert composed.delta(epsilon) == pytest.approx(delta, rel=1e-3)
+        assert composed.delta(epsilon) == pytest.approx(delta, rel=1e-3, abs=0.0)

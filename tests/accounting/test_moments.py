@@ -24,7 +24,7 @@ def test_laplace_moment_agrees_with_exact_binomials(q: float, order: int) -> Non
     with mp.workdps(40):
         shift = mpf(clip) / mpf(b) / mp.sqrt(n)
         expected = float(step_moment(q, order, lambda eta: laplace_moment(shift, eta) ** n))
-    assert StepMoments(Laplace(b), clip, n, q)(order - 1) == pytest.approx(expected, rel=1e-12)
+    assert StepMoments(Laplace(b), clip, n, q)(order - 1) == pytest.approx(expected, rel=1e-12, abs=0.0)
 
 
 @pytest.mark.parametrize("q", [0.3, 0.01, 1.0])
@@ -33,14 +33,14 @@ def test_gamma_moment_agrees_with_exact_binomials_in_one_dimension(q: float, k: 
     theta, clip, order = 1 / k, 1.5, 6
     with mp.workdps(30):
         expected = float(step_moment(q, order, lambda eta: lomax_moment(k, theta, clip, eta)))
-    assert StepMoments(GammaPLRV(k, theta), clip, 1, q)(order - 1) == pytest.approx(expected, rel=1e-9)
+    assert StepMoments(GammaPLRV(k, theta), clip, 1, q)(order - 1) == pytest.approx(expected, rel=1e-9, abs=0.0)
 
 
 def test_mixture_moment_agrees_with_exact_binomials_in_one_dimension() -> None:
     noise = PLRV(UniformSeed(0.5, 2.0))
     with mp.workdps(20):
         expected = float(step_moment(0.2, 4, lambda eta: moment(noise, 0.8, eta, unit=1.0)))
-    assert StepMoments(noise, 0.8, 1, 0.2)(3) == pytest.approx(expected, rel=1e-9)
+    assert StepMoments(noise, 0.8, 1, 0.2)(3) == pytest.approx(expected, rel=1e-9, abs=0.0)
 
 
 @pytest.mark.parametrize(("b", "q", "order"), [(3e3, 1e-3, 2), (3e3, 1e-3, 30), (2e4, 1e-2, 5), (1e3, 1.0, 2)])
@@ -50,7 +50,7 @@ def test_tiny_moments_keep_their_relative_precision(b: float, q: float, order: i
     with mp.workdps(60):
         shift = 1 / (mpf(b) * mp.sqrt(n))
         expected = step_moment(q, order, lambda eta: laplace_moment(shift, eta) ** n)
-    assert StepMoments(Laplace(b), 1.0, n, q)(order - 1) == pytest.approx(float(expected), rel=1e-9)
+    assert StepMoments(Laplace(b), 1.0, n, q)(order - 1) == pytest.approx(float(expected), rel=1e-9, abs=0.0)
 
 
 @pytest.mark.parametrize("noise", [Laplace(0.8), GammaPLRV(2.5, 0.6), GammaPLRV(0.3, 3.0)], ids=repr)
@@ -67,7 +67,7 @@ def test_moment_is_that_of_the_densities(noise: Noise, order: int) -> None:
     marks = np.concatenate([np.linspace(-30.0, 4.0, 18), [math.log(clip / 2), 8.0, 20.0, 80.0]])
     marks.sort()
     total = sum(integrate.quad(integrand, a, b, (side,))[0] for side in (-1, 1) for a, b in pairwise(marks))
-    assert StepMoments(noise, clip, 1, q)(order - 1) == pytest.approx(math.log(total), rel=1e-7)
+    assert StepMoments(noise, clip, 1, q)(order - 1) == pytest.approx(math.log(total), rel=1e-7, abs=0.0)
 
 
 @pytest.mark.parametrize("q", [1.0, 0.5, 0.01])
@@ -78,7 +78,7 @@ def test_gaussian_moments_are_those_of_dp_accounting(q: float) -> None:
     accountant.compose(dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(sigma / clip)))
     moments = StepMoments(Gaussian(sigma), clip, 1000, q)
     ours = [moments(order - 1) / (order - 1) for order in orders]
-    assert ours == pytest.approx(list(accountant._rdp), rel=1e-9)
+    assert ours == pytest.approx(list(accountant._rdp), rel=1e-9, abs=0.0)
 
 
 def test_finite_dimension_saves_much_where_it_is_small() -> None:
@@ -102,8 +102,8 @@ def test_moment_is_convex_in_the_order(q: float, first: int, noise: Noise) -> No
 @given(order=st.integers(2, 3000), q=st.floats(1e-9, 0.999))
 def test_weights_are_a_binomial_distribution(order: int, q: float) -> None:
     weights = np.exp(log_weights(order, q))
-    assert weights.sum() == pytest.approx(1.0, rel=1e-9)
-    assert weights @ np.arange(order + 1.0) == pytest.approx(order * q, rel=1e-9)
+    assert weights.sum() == pytest.approx(1.0, rel=1e-9, abs=0.0)
+    assert weights @ np.arange(order + 1.0) == pytest.approx(order * q, rel=1e-9, abs=0.0)
 
 
 def test_orders_may_be_asked_for_in_any_sequence() -> None:

@@ -40,21 +40,21 @@ def moment_of_size(noise: Noise, power: int) -> float:
 def test_distortion_and_variance_agree_with_quadrature(name: str) -> None:
     noise = NOISES[name]
     if math.isfinite(noise.distortion):
-        assert noise.distortion == pytest.approx(moment_of_size(noise, 1), rel=1e-9)
+        assert noise.distortion == pytest.approx(moment_of_size(noise, 1), rel=1e-9, abs=0.0)
     if math.isfinite(noise.variance):
-        assert noise.variance == pytest.approx(moment_of_size(noise, 2), rel=1e-9)
+        assert noise.variance == pytest.approx(moment_of_size(noise, 2), rel=1e-9, abs=0.0)
 
 
 def test_closed_forms() -> None:
-    assert Gaussian(2.0).distortion == pytest.approx(1.5957691216057308, rel=1e-15)
+    assert Gaussian(2.0).distortion == pytest.approx(1.5957691216057308, rel=1e-15, abs=0.0)
     assert Gaussian(2.0).variance == 4.0
     assert Laplace(3.0).distortion == 3.0
     assert Laplace(3.0).variance == 18.0
-    assert GammaPLRV(k=4.0, theta=0.5).distortion == pytest.approx(2 / 3, rel=1e-15)
-    assert GammaPLRV(k=4.0, theta=0.5).variance == pytest.approx(4 / 3, rel=1e-15)
+    assert GammaPLRV(k=4.0, theta=0.5).distortion == pytest.approx(2 / 3, rel=1e-15, abs=0.0)
+    assert GammaPLRV(k=4.0, theta=0.5).variance == pytest.approx(4 / 3, rel=1e-15, abs=0.0)
     # A uniform scale: E[1/u] = log(high/low)/(high - low), E[1/u^2] = 1/(low high).
-    assert PLRV(UniformSeed(0.5, 2.0)).distortion == pytest.approx(math.log(4) / 1.5, rel=1e-15)
-    assert PLRV(UniformSeed(0.5, 2.0)).variance == pytest.approx(2.0, rel=1e-15)
+    assert PLRV(UniformSeed(0.5, 2.0)).distortion == pytest.approx(math.log(4) / 1.5, rel=1e-15, abs=0.0)
+    assert PLRV(UniformSeed(0.5, 2.0)).variance == pytest.approx(2.0, rel=1e-15, abs=0.0)
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_inverse_moments_agree_with_integration_over_the_seed(name: str) -> None
         if math.isfinite(value):
             with mp.workdps(20):
                 expected = float(seed_expectation(seed, lambda u, power=power: u**-power, marks))
-            assert value == pytest.approx(expected, rel=1e-10)
+            assert value == pytest.approx(expected, rel=1e-10, abs=0.0)
 
 
 def test_inverse_moment_of_a_sum_agrees_with_a_double_integral() -> None:
     """u = x + 2y, x uniform on [0.1, 1], y exponential: E[1/u] = E[log((1 + 2y)/(0.1 + 2y))]/0.9."""
     seed: Seed = SumSeed((1.0, 2.0), (UniformSeed(0.1, 1.0), ExponentialSeed(1.0)))
     expected, _ = integrate.quad(lambda y: math.exp(-y) * math.log((1 + 2 * y) / (0.1 + 2 * y)) / 0.9, 0, 60, limit=200)
-    assert seed.inverse_moment(1) == pytest.approx(expected, rel=1e-8)
+    assert seed.inverse_moment(1) == pytest.approx(expected, rel=1e-8, abs=0.0)
 
 
 def test_scaling_scales_sizes() -> None:
     for noise in NOISES.values():
         wider = noise.scaled(3.0)
         assert type(wider) is type(noise)
-        assert wider.distortion == pytest.approx(3 * noise.distortion, rel=1e-9)
-        assert wider.variance == pytest.approx(9 * noise.variance, rel=1e-9)
-        assert float(wider.cdf(3.6)) == pytest.approx(float(noise.cdf(1.2)), rel=1e-12)
+        assert wider.distortion == pytest.approx(3 * noise.distortion, rel=1e-9, abs=0.0)
+        assert wider.variance == pytest.approx(9 * noise.variance, rel=1e-9, abs=0.0)
+        assert float(wider.cdf(3.6)) == pytest.approx(float(noise.cdf(1.2)), rel=1e-12, abs=0.0)

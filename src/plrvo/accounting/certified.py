@@ -24,6 +24,7 @@ Entry = tuple[Noise, Workload]
 
 # Shares of delta given to the event that a shared scale is very small; the best of these is used.
 _TAIL_SHARES = (1e-3, 0.1, 0.5)
+_LARGEST_PLD_EPSILON = 500.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
         value, order = epsilon_from_moments(moment, rest, _largest_order(entries))
         candidates.append(Certificate(value, order, "rdp"))
     best = min(candidates, key=lambda candidate: candidate.value)
-    if _all_gaussian(entries) and 0 < best.value < math.inf:
+    # Beyond any use the loss distribution would not fit into memory.
+    if _all_gaussian(entries) and 0 < best.value < _LARGEST_PLD_EPSILON:
         value = _gaussian_pld(entries, best.value).get_epsilon_for_delta(delta)
         best = min(best, Certificate(float(value), None, "pld"), key=lambda candidate: candidate.value)
     return best

@@ -25,7 +25,7 @@ from plrvo.noise.base import Array, Noise
 from plrvo.noise.functions import log_expm1
 
 _SEARCH_HEAD, _FINAL_HEAD = 12, 1000
-_MAX_ORDER = 1 << 14
+_MAX_ORDER = 1 << 12  # enough for epsilons down to a few thousandths; beyond, seconds would be spent on a comparison
 
 
 def published_moment(noise: Noise, work: Workload, lambda_: int, head: int = _FINAL_HEAD) -> float:

@@ -180,6 +180,7 @@ class PLRV(_Mixture):
     def __post_init__(self) -> None:
         if not isinstance(self.seed, Seed):
             raise validate.InvalidArgument("seed", self.seed, "a Seed, for example GammaSeed(k=60_000, theta=1e-5)")
+        validate.truth_value(shared=self.shared)
 
     @property
     def _seed(self) -> Seed:
@@ -210,6 +211,7 @@ class GammaPLRV(_Mixture):
 
     def __post_init__(self) -> None:
         validate.positive(k=self.k, theta=self.theta)
+        validate.truth_value(shared=self.shared)
 
     @cached_property
     def _seed(self) -> GammaSeed:

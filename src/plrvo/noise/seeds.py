@@ -229,7 +229,8 @@ class SumSeed(Seed):
 
     @property
     def terms(self) -> tuple[Seed, ...]:
-        return tuple(seed.scaled(weight) for weight, seed in zip(self.weights, self.seeds, strict=True))
+        scaled = (seed.scaled(weight) for weight, seed in zip(self.weights, self.seeds, strict=True))
+        return tuple(term for seed in scaled for term in seed.terms)
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
         parts = [term.cumulants(t) for term in self.terms]
@@ -251,7 +252,7 @@ class SumSeed(Seed):
         return self.survival(u)
 
     def upper_quantile(self, p: ArrayLike) -> Array:
-        each = np.asarray(p, dtype=float) / len(self.seeds)
+        each = np.asarray(p, dtype=float) / len(self.terms)
         return np.asarray(np.sum([term.upper_quantile(each) for term in self.terms], axis=0))
 
     def scaled(self, factor: float) -> SumSeed:
