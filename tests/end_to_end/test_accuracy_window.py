@@ -4,14 +4,14 @@ import pytest
 
 import plrvo
 from plrvo.tasks import experiment
-from plrvo.tasks.vision.task import vision_task
+from plrvo.tasks.catalog import Request, prepare
 
 CLIP, SIGMA = 0.1, 4.17
 
 
 def accuracy_after(steps: int, data_dir, out) -> float:
     streams = experiment.Streams.from_seed(0)
-    task, module = vision_task("fashion-mnist", "cnn", data_dir, streams.weights)
+    preset = prepare(Request("fashion-mnist", "cnn", data_dir), streams.weights)
     work = plrvo.Workload(sample_rate=0.01, steps=steps, clip=CLIP, dimension=26_010)
     plan = plrvo.Plan.certify(plrvo.Laplace(SIGMA * CLIP), work, 1e-5)
     settings = experiment.Settings(
@@ -23,7 +23,7 @@ def accuracy_after(steps: int, data_dir, out) -> float:
         checkpoint_every=steps,
         seed=0,
     )
-    return experiment.run_private(task, module, plan, settings, streams)["run"]["metrics"]["accuracy"]
+    return experiment.run_private(preset.task, preset.module, plan, settings, streams)["run"]["metrics"]["accuracy"]
 
 
 @pytest.mark.data

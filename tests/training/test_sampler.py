@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from tests.training.helpers import seeded
 
@@ -76,3 +77,15 @@ def test_bad_arguments_are_named(bad):
     good = {"size": 5, "sample_rate": 0.5, "steps": 1, "generator": seeded(0)}
     with pytest.raises(InvalidArgument, match=next(iter(bad))):
         PoissonSampler(**{**good, **bad})
+
+
+def test_lengths_sort_a_batch_and_change_nothing_else():
+    lengths = torch.randint(1, 40, (500,), generator=torch.Generator().manual_seed(4))
+    common = {"size": 500, "sample_rate": 0.1, "steps": 20}
+    plain = list(PoissonSampler(**common, generator=torch.Generator().manual_seed(9)))
+    sorted_ = list(PoissonSampler(**common, generator=torch.Generator().manual_seed(9), lengths=lengths))
+    assert [sorted(batch) for batch in sorted_] == plain
+    for batch in sorted_:
+        assert lengths[batch].diff().ge(0).all()
+    with pytest.raises(InvalidArgument, match="lengths"):
+        PoissonSampler(**common, generator=torch.Generator(), lengths=lengths[1:])

@@ -14,6 +14,7 @@ from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, required
 from plrvo.cli.progress import StepProgress
 from plrvo.design import Plan
+from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.validate import InvalidArgument
 
 _RUN, _LEARN = "Run", "Learning"
@@ -29,17 +30,34 @@ class TrainNoise(StrEnum):
 
 
 def train(
-    task: Annotated[
-        str, typer.Argument(help="digits, mnist, fashion-mnist, cifar-10 or cifar-100.", show_default=False)
-    ],
+    task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}.", show_default=False)],
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--model",
-            help="cnn, cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, efficientnet-lite0-head.",
+            help="Images: cnn (the default), cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, "
+            "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint.",
             rich_help_panel=_LEARN,
         ),
-    ] = "cnn",
+    ] = None,
+    trainable: Annotated[
+        str | None,
+        typer.Option("--trainable", help="Text: all, lora, bias or head (the default).", rich_help_panel=_LEARN),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option("--max-length", help="Text: tokens at which an example is cut.", rich_help_panel=_LEARN),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", help="Text: train on the first so many examples only.", rich_help_panel=_RUN),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", help="Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.", rich_help_panel=_RUN
+        ),
+    ] = None,
     noise: Annotated[
         TrainNoise, typer.Option("--noise", help="none trains without privacy.", rich_help_panel=options.NOISE)
     ] = TrainNoise.gamma,
@@ -52,7 +70,14 @@ def train(
         ),
     ] = None,
     epsilon: options.EpsilonOption = None,
-    delta: options.DeltaOption = 1e-5,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            "--delta",
+            help="Failure probability of the guarantee; 1e-5 for images, 1/(2N) for text by default.",
+            rich_help_panel=options.BUDGET,
+        ),
+    ] = None,
     noise_multiplier: options.MultiplierOption = None,
     scale: options.ScaleOption = None,
     k: options.KOption = None,
@@ -61,27 +86,40 @@ def train(
     clip: Annotated[
         float | None,
         typer.Option(
-            "--clip", help="l2 norm to which each gradient is clipped; 0.1 by default.", rich_help_panel=options.WORK
+            "--clip",
+            help="l2 norm to which each gradient is clipped; by default what suits the task.",
+            rich_help_panel=options.WORK,
         ),
     ] = None,
     sample_rate: Annotated[
         float | None,
         typer.Option(
             "--sample-rate",
-            help="Probability with which an example joins a batch; 0.05 by default.",
+            help="Probability with which an example joins a batch; by default what suits the task.",
             rich_help_panel=options.WORK,
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", help="Number of noisy steps; 300 by default.", rich_help_panel=options.WORK)
+        int | None,
+        typer.Option(
+            "--steps", help="Number of noisy steps; by default what suits the task.", rich_help_panel=options.WORK
+        ),
     ] = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            "--lr", help="Learning rate, for gradients divided by batch size and clip.", rich_help_panel=_LEARN
+            "--lr",
+            help="Learning rate; for sgd of gradients divided by batch size and clip.",
+            rich_help_panel=_LEARN,
         ),
     ] = None,
-    optimizer: Annotated[str, typer.Option("--optimizer", help="sgd, adam or adamw.", rich_help_panel=_LEARN)] = "sgd",
+    optimizer: Annotated[
+        str | None, typer.Option("--optimizer", help="sgd, adam or adamw.", rich_help_panel=_LEARN)
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option("--schedule", help="Of the learning rate: constant, or linear to zero.", rich_help_panel=_LEARN),
+    ] = None,
     momentum: Annotated[float, typer.Option("--momentum", help="Momentum of sgd.", rich_help_panel=_LEARN)] = 0.9,
     weight_decay: Annotated[float, typer.Option("--weight-decay", rich_help_panel=_LEARN)] = 0.0,
     postprocess: Annotated[
@@ -127,37 +165,47 @@ def train(
 
     Example: plrvo train digits --epsilon 2 --seed 0 --out runs/digits
     """
-    from plrvo.tasks import experiment
-    from plrvo.tasks.vision.task import vision_task
+    from plrvo.tasks import catalog, experiment
     from plrvo.training.loop import Interrupted, read_history
 
+    experiment.check_folder(out, resume)  # before anything is loaded
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)
     if plan is not None:
         given = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "epsilon": epsilon, "k": k, "theta": theta}
-        for name, value in {**given, "scale": scale, "noise_multiplier": noise_multiplier}.items():
+        given |= {"scale": scale, "noise_multiplier": noise_multiplier, "delta": delta}
+        for name, value in given.items():
             if value is not None:
                 raise InvalidArgument(name, value, "no value beside --plan, which brings its own")
         sample_rate, steps, clip = plan.workload.sample_rate, plan.workload.steps, plan.workload.clip
         delta = plan.delta
-    clip = 0.1 if clip is None else clip
-    sample_rate = 0.05 if sample_rate is None else sample_rate
-    steps = 300 if steps is None else steps
-    built, module = vision_task(task, model, data_dir, streams.weights)
+    asked = {"trainable": trainable, "max_length": max_length, "limit": limit, "data": data}
+    request = catalog.Request(task, model, data_dir, {key: value for key, value in asked.items() if value is not None})
+    preset = catalog.prepare(request, streams.weights)
+    for warning in preset.task.warnings:
+        print(f"plrvo: warning: {warning}", file=sys.stderr)
+    usual, model = preset.defaults, preset.model
+    clip = usual.clip if clip is None else clip
+    sample_rate = usual.sample_rate if sample_rate is None else sample_rate
+    steps = usual.steps if steps is None else steps
+    delta = usual.delta if delta is None else delta
+    optimizer = usual.optimizer if optimizer is None else optimizer
+    learning_rate = usual.learning_rate if learning_rate is None else learning_rate
+    built, module = preset.task, preset.module
     dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
     work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
     settings = experiment.Settings(
         out=out,
         # A clipped gradient has at most the norm of the clip, so the rate is given for gradients in units of it.
-        learning_rate=(learning_rate if learning_rate is not None else 0.1)
-        / (1.0 if noise is TrainNoise.none or optimizer != "sgd" else clip),
+        learning_rate=learning_rate / (1.0 if noise is TrainNoise.none or optimizer != "sgd" else clip),
         optimizer=optimizer,
         momentum=momentum,
         weight_decay=weight_decay,
+        schedule=usual.schedule if schedule is None else schedule,
         clipping=clipping,
         grad_sample_mode=mode,
         postprocess=postprocess,
-        physical_batch=physical_batch,
+        physical_batch=usual.physical_batch if physical_batch is None else physical_batch,
         evaluate_every=evaluate_every,
         checkpoint_every=checkpoint_every,
         resume=resume,
@@ -167,7 +215,8 @@ def train(
     if noise is TrainNoise.none:
         with StepProgress(f"{task}, not private") as watch:
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
-        _finish(out, history, f"{task}, {model}, not private", as_json, {**_last(history), "private": False})
+        result = {**_last(history), "private": False}
+        _finish(out, history, f"{task}, {model}, not private", as_json, result, built.metric)
         return
     if plan is None:
         plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
@@ -182,8 +231,9 @@ def train(
         raise typer.Exit(130) from None
     if not receipt:  # another process writes
         return
+    metrics = receipt["run"]["metrics"]
     result = {
-        "accuracy": receipt["run"]["metrics"]["accuracy"],
+        **{name: value for name, value in metrics.items() if name not in ("step", "epsilon_certified")},
         "epsilon_certified": receipt["epsilon"]["certified"],
         "epsilon_lower": receipt["epsilon"]["lower"],
         "epsilon_published": receipt["epsilon"]["published"],
@@ -193,7 +243,7 @@ def train(
         "receipt": str(out / experiment.RECEIPT),
     }
     history = read_history(out / experiment.METRICS)
-    _finish(out, history, f"{task}, {model}, {kind} noise, delta {delta:g}", as_json, result)
+    _finish(out, history, f"{task}, {model}, {kind} noise, delta {delta:g}", as_json, result, built.metric)
 
 
 def _plan(
@@ -232,14 +282,17 @@ def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
     return history[-1] if history else {}
 
 
-def _finish(out: Path, history: list[dict[str, Any]], title: str, as_json: bool, result: dict[str, Any]) -> None:
+def _finish(
+    out: Path, history: list[dict[str, Any]], title: str, as_json: bool, result: dict[str, Any], metric: str
+) -> None:
     from plrvo.report.curves import plot_curves
 
-    plot_curves(history, title, out / "curves.png")
+    plot_curves(history, title, out / "curves.png", metric)
     if as_json:
         show.print_json(result)
         return
-    print(f"test accuracy {100 * result['accuracy']:.2f} %")
+    percent = metric == "accuracy"
+    print(f"test accuracy {100 * result[metric]:.2f} %" if percent else f"test {metric} {result[metric]:.4g}")
     if "epsilon_certified" in result:
         print(
             f"certified epsilon {show.rounded_up(result['epsilon_certified'])} at delta {result['delta']:g} "

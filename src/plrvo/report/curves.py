@@ -1,4 +1,4 @@
-"""Accuracy and epsilon over the steps of a run."""
+"""A test metric and epsilon over the steps of a run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from plrvo.files import write_bytes
 
 
-def plot_curves(history: list[dict[str, Any]], title: str, path: Path) -> None:
-    """One picture with accuracy on the left axis and, for a private run, certified epsilon on the right one."""
+def plot_curves(history: list[dict[str, Any]], title: str, path: Path, metric: str = "accuracy") -> None:
+    """One picture with the metric on the left axis and, for a private run, certified epsilon on the right one."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -18,9 +18,10 @@ def plot_curves(history: list[dict[str, Any]], title: str, path: Path) -> None:
 
     steps = [row["step"] for row in history]
     figure, axes = plt.subplots(figsize=(6.4, 3.8))
-    axes.plot(steps, [100 * row["accuracy"] for row in history], color="#2a6fbb", marker="o", markersize=3)
+    values = [(100 if metric == "accuracy" else 1) * row[metric] for row in history]
+    axes.plot(steps, values, color="#2a6fbb", marker="o", markersize=3)
     axes.set_xlabel("steps")
-    axes.set_ylabel("test accuracy, %", color="#2a6fbb")
+    axes.set_ylabel("test accuracy, %" if metric == "accuracy" else f"test {metric}", color="#2a6fbb")
     axes.set_title(title, fontsize=10)
     axes.spines["top"].set_visible(False)
     if history and "epsilon_certified" in history[0]:

@@ -13,13 +13,13 @@ import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save as save_tensors
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
 
 from plrvo.design import Plan
 from plrvo.files import write_bytes
+from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
-from plrvo.training.plain import PlainOptimizer, summed_cross_entropy
+from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.training.receipt import make_receipt, write_receipt
 from plrvo.validate import InvalidArgument
 
@@ -27,39 +27,7 @@ CHECKPOINT, WEIGHTS, METRICS, RECEIPT = "checkpoint.safetensors", "model.safeten
 
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
-
-
-class InMemory(Dataset[Any]):
-    """Tensors that are indexed a batch at a time."""
-
-    def __init__(self, *tensors: torch.Tensor) -> None:
-        self.tensors = tensors
-
-    def __len__(self) -> int:
-        return len(self.tensors[0])
-
-    def __getitem__(self, index: int) -> Any:
-        return tuple(t[index] for t in self.tensors)
-
-    def __getitems__(self, indices: list[int]) -> Any:
-        chosen = torch.as_tensor(indices, dtype=torch.long)
-        return tuple(t[chosen] for t in self.tensors)
-
-
-def whole_batches(data: Dataset[Any]) -> DataLoader[Any]:
-    """A loader over `InMemory` data; the engine draws the batches."""
-    return DataLoader(data, collate_fn=lambda batch: batch)
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained on what. `evaluate` looks at public test data only."""
-
-    data: Dataset[Any]
-    size: int
-    evaluate: Callable[[nn.Module], Metrics]
-    description: dict[str, Any]
-    loss: nn.Module
+SCHEDULES = ("constant", "linear")
 
 
 @dataclass(frozen=True)
@@ -71,6 +39,7 @@ class Settings:
     optimizer: str = "sgd"
     momentum: float = 0.0
     weight_decay: float = 0.0
+    schedule: str = "constant"
     clipping: str = "flat"
     grad_sample_mode: str = "hooks"
     postprocess: str | None = None
@@ -85,19 +54,31 @@ class Settings:
         """Refuse what would fail after work has been done, or would overwrite another run."""
         if self.optimizer not in OPTIMIZERS:
             raise InvalidArgument("optimizer", self.optimizer, "one of " + ", ".join(OPTIMIZERS))
-        if self.out.exists() and not self.out.is_dir():
-            raise InvalidArgument("out", str(self.out), "a folder, not a file")
-        holds_a_run = any((self.out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT))
-        if self.resume and not (self.out / CHECKPOINT).exists():
-            raise InvalidArgument("resume", str(self.out), f"a folder that holds {CHECKPOINT}")
-        if holds_a_run and not self.resume:
-            raise InvalidArgument("out", str(self.out), "a new folder, or --resume: this one holds a run")
+        if self.schedule not in SCHEDULES:
+            raise InvalidArgument("schedule", self.schedule, "one of " + ", ".join(SCHEDULES))
+        check_folder(self.out, self.resume)
 
     @property
     def fixed(self) -> dict[str, Any]:
         """What a resumed run must have in common with the one that it continues."""
-        names = ("learning_rate", "optimizer", "momentum", "weight_decay", "clipping", "postprocess")
+        names = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "clipping", "postprocess")
         return {name: getattr(self, name) for name in (*names, "grad_sample_mode", "expected_batch_size")}
+
+    def rate_at(self, steps: int) -> Callable[[int], float]:
+        """The learning rate by the number of steps taken, for a run of `steps`: a linear one would end at zero."""
+        if self.schedule == "constant":
+            return lambda step: self.learning_rate
+        return lambda step: self.learning_rate * (1 - step / steps)
+
+
+def check_folder(out: Path, resume: bool) -> None:
+    """Refuse a folder that cannot take a run, or holds another one."""
+    if out.exists() and not out.is_dir():
+        raise InvalidArgument("out", str(out), "a folder, not a file")
+    if resume and not (out / CHECKPOINT).exists():
+        raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
+    if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT)):
+        raise InvalidArgument("out", str(out), "a new folder, or --resume: this one holds a run")
 
 
 @dataclass(frozen=True)
@@ -145,7 +126,7 @@ def run_private(
     prepared = engine.make_private(
         module=wrapped,
         optimizer=build_optimizer(settings.optimizer, module, settings),
-        data_loader=whole_batches(task.data) if isinstance(task.data, InMemory) else DataLoader(task.data),
+        data_loader=whole_batches(task.data),
         criterion=task.loss,
         clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
@@ -182,13 +163,14 @@ def run_private(
         optimizer=optimizer,
         loader=loader,
         loss=criterion[0] if criterion else task.loss,
-        evaluate=lambda: task.evaluate(module),
+        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == plan.workload.steps),
         epsilon=lambda: engine.get_epsilon(plan.delta),
         steps=plan.workload.steps,
         save=save,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
         physical_batch=settings.physical_batch,
+        learning_rate=settings.rate_at(plan.workload.steps),
         watch=watch if chief else None,
         step=optimizer.steps_taken,
         history=history,
@@ -210,8 +192,13 @@ def run_plain(
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
     settings.check()
-    sampler = PoissonSampler(size=task.size, sample_rate=sample_rate, steps=steps, generator=streams.batches)
-    loader: DataLoader[Any] = DataLoader(task.data, batch_sampler=sampler, collate_fn=lambda batch: batch)
+    sampler = PoissonSampler(
+        size=task.size,
+        sample_rate=sample_rate,
+        steps=steps,
+        generator=streams.batches,
+        lengths=getattr(task.data, "lengths", None),
+    )
     batch_size = settings.expected_batch_size or round(sample_rate * task.size)
     optimizer = PlainOptimizer(build_optimizer(settings.optimizer, module, settings), batch_size)
 
@@ -222,17 +209,24 @@ def run_plain(
     run = Run(
         module=module,
         optimizer=optimizer,
-        loader=loader,
-        loss=summed_cross_entropy,
-        evaluate=lambda: task.evaluate(module),
+        loader=whole_batches(task.data, sampler),
+        loss=summed(task.loss),
+        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == steps),
         epsilon=lambda: None,
         steps=steps,
         save=save,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=steps,
+        physical_batch=settings.physical_batch,
+        learning_rate=settings.rate_at(steps),
         watch=watch,
     )
     return train(run)
+
+
+def _metrics(task: Task, module: nn.Module, settings: Settings, last: bool) -> Metrics:
+    metrics = task.evaluate(module)
+    return {**metrics, **task.finish(module, settings.out)} if last and task.finish else metrics
 
 
 def _how(settings: Settings, optimizer: Any, metrics: list[dict[str, Any]]) -> dict[str, Any]:
@@ -248,6 +242,7 @@ def _how(settings: Settings, optimizer: Any, metrics: list[dict[str, Any]]) -> d
         "learning_rate": settings.learning_rate,
         "momentum": settings.momentum,
         "weight_decay": settings.weight_decay,
+        "schedule": settings.schedule,
         "randomness": seeded,
         "metrics": metrics[-1] if metrics else None,
     }

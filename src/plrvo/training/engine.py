@@ -76,7 +76,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         Args:
             module: the model; layers that mix examples are refused.
             optimizer: any torch optimizer over parameters of the module.
-            data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling.
+            data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling, and sorted
+                by length where the data set has `lengths`.
             criterion: the loss, needed in ghost mode (cross entropy by default).
             clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
             grad_sample_mode: "hooks" (per-example gradients) or "ghost" (their norms only: less memory).
@@ -238,6 +239,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             generator=generator,
             rank=torch.distributed.get_rank() if distributed else 0,
             processes=torch.distributed.get_world_size() if distributed else 1,
+            lengths=getattr(loader.dataset, "lengths", None),
         )
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,7 @@ class Run:
     checkpoint_every: int = 50
     physical_batch: int | None = None
     watch: Watcher | None = None
+    learning_rate: Callable[[int], float] | None = None  # by the number of steps taken; None leaves the optimizer's own
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -52,6 +53,9 @@ class Interrupted(Exception):
 def train(run: Run) -> list[dict[str, Any]]:
     """Take the remaining steps; returns the metrics over steps.
 
+    A batch is (inputs, targets). Inputs of several tensors go into the module by name if they come as a mapping and in
+    order if they come as a tuple; targets go to the loss as they are.
+
     Metrics come from `evaluate`, which looks at public test data: losses and accuracies on the training data are not
     private and are not computed.
     """
@@ -62,8 +66,10 @@ def train(run: Run) -> list[dict[str, Any]]:
         run.module.train()
         for inputs, targets in batches:
             before = run.step
+            if run.learning_rate:
+                set_learning_rate(run.optimizer, run.learning_rate(run.step))
             run.optimizer.zero_grad()
-            run.loss(run.module(inputs.to(device)), targets.to(device)).backward()
+            run.loss(forward(run.module, moved(inputs, device)), moved(targets, device)).backward()
             run.optimizer.step()
             # A virtual batch takes several passes for one step; the optimizer counts the steps.
             run.step = run.optimizer.steps_taken
@@ -79,6 +85,28 @@ def train(run: Run) -> list[dict[str, Any]]:
             if stop() and not last:
                 raise Interrupted
     return run.history
+
+
+def forward(module: Any, inputs: Any) -> Any:
+    """The module's output for a batch of one tensor, a mapping of them or a tuple of them."""
+    if isinstance(inputs, Mapping):
+        return module(**inputs)
+    return module(*inputs) if isinstance(inputs, (list, tuple)) else module(inputs)
+
+
+def moved(batch: Any, device: torch.device) -> Any:
+    """The batch on a device, whatever containers it is made of."""
+    if isinstance(batch, Mapping):
+        return {key: moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(moved(value, device) for value in batch)
+    return batch.to(device)
+
+
+def set_learning_rate(optimizer: Any, rate: float) -> None:
+    """For every parameter group."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def _record(run: Run) -> None:

@@ -18,6 +18,9 @@ class PoissonSampler(Sampler[list[int]]):
     it, so that together they take exactly the batch that one process would take. Opacus's distributed sampler skips
     empty local batches, which makes the processes disagree about the number of steps; this one never does.
 
+    With `lengths`, one for each example, a batch comes sorted by them: cut into parts, it needs little padding. Which
+    examples are in it stays a matter of their coins alone, and a sum over them has no order.
+
     `remaining` is part of a checkpoint together with the generator's state.
     """
 
@@ -30,6 +33,7 @@ class PoissonSampler(Sampler[list[int]]):
         generator: torch.Generator,
         rank: int = 0,
         processes: int = 1,
+        lengths: torch.Tensor | None = None,
     ) -> None:
         positive_integer(size=size, steps=steps, processes=processes)
         rate(sample_rate=sample_rate)
@@ -38,6 +42,9 @@ class PoissonSampler(Sampler[list[int]]):
         self.size, self.sample_rate = size, sample_rate
         self.generator = generator
         self.rank, self.processes = rank, processes
+        if lengths is not None and len(lengths) != size:
+            raise InvalidArgument("lengths", len(lengths), f"{size}, one for each example")
+        self.lengths = lengths
         self.remaining = steps
 
     def __len__(self) -> int:
@@ -48,6 +55,8 @@ class PoissonSampler(Sampler[list[int]]):
             # Doubles: a single has too few values to hit a small rate exactly.
             joins = torch.rand(self.size, generator=self.generator, dtype=torch.float64) < self.sample_rate
             batch = joins.nonzero().flatten()
+            if self.lengths is not None:
+                batch = batch[self.lengths[batch].argsort(stable=True)]
             self.remaining -= 1
             yield batch[self.rank :: self.processes].tolist()
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import nn
 
-from plrvo.tasks.experiment import InMemory, Task
+from plrvo.tasks.catalog import Request
+from plrvo.tasks.preset import InMemory, Preset, Task
 from plrvo.tasks.vision.data import ImageData, load_images
 from plrvo.tasks.vision.models import build_model
 from plrvo.training.loop import Metrics
 
+DEFAULT_MODEL = "cnn"
 FEATURE_MODEL = "efficientnet-lite0-head"
 _TEST_BATCH = 1000
 
 
-def vision_task(name: str, model: str, data_dir: Path | None, generator: torch.Generator) -> tuple[Task, nn.Module]:
+def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a freshly initialised model for it."""
-    data = load_images(name, data_dir)
+    model = request.model or DEFAULT_MODEL
+    data = load_images(request.name, request.data_dir)
     if model == FEATURE_MODEL:
         from plrvo.tasks.vision.features import feature_data  # the pretrained network comes with it
 
@@ -32,7 +33,7 @@ def vision_task(name: str, model: str, data_dir: Path | None, generator: torch.G
         description=_description(data, model, module),
         loss=nn.CrossEntropyLoss(),
     )
-    return task, module
+    return Preset(task, module, model)
 
 
 def classification_metrics(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> Metrics:

@@ -1,0 +1,65 @@
+"""The preset tasks by name. Each belongs to a family, whose code is loaded when one of its tasks is asked for.
+
+A family is a module with a function `prepare(request, generator)` that returns a `plrvo.tasks.preset.Preset`. A new
+family is one line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plrvo.validate import InvalidArgument
+
+if TYPE_CHECKING:
+    import torch
+
+    from plrvo.tasks.preset import Preset
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for; a model of None is the family's own choice, `options` are those that were given."""
+
+    name: str
+    model: str | None = None
+    data_dir: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Tasks that share their models and options."""
+
+    name: str
+    tasks: tuple[str, ...]
+    module: str
+    options: tuple[str, ...] = ()
+
+
+FAMILIES = (Family("vision", ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"), "plrvo.tasks.vision.task"),)
+NAMES = tuple(name for family in FAMILIES for name in family.tasks)
+
+
+def prepare(request: Request, generator: torch.Generator) -> Preset:
+    """The preset that is asked for; options of another family are refused, not ignored."""
+    for family in FAMILIES:
+        if request.name in family.tasks:
+            _check_options(request, family)
+            preset: Preset = importlib.import_module(family.module).prepare(request, generator)
+            return preset
+    raise InvalidArgument("name", request.name, f"one of {', '.join(NAMES)}")
+
+
+def _check_options(request: Request, family: Family) -> None:
+    for option, value in request.options.items():
+        if option not in family.options:
+            owners = [other for other in FAMILIES if option in other.options]
+            raise InvalidArgument(
+                option,
+                value,
+                f"no value for {request.name}: it is for {', '.join(name for other in owners for name in other.tasks)}",
+            )

@@ -1,0 +1,83 @@
+"""What a family of tasks hands over: data, a loss, test metrics, a model, and settings that suit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from plrvo.training.loop import Metrics
+
+
+class InMemory(Dataset[Any]):
+    """Tensors that are indexed a batch at a time."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(t[index] for t in self.tensors)
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        chosen = torch.as_tensor(indices, dtype=torch.long)
+        return tuple(t[chosen] for t in self.tensors)
+
+
+def whole_batches(data: Dataset[Any], sampler: Sampler[list[int]] | None = None) -> DataLoader[Any]:
+    """A loader over data that gives whole batches; without a sampler, the engine draws them."""
+    if sampler is None:
+        return DataLoader(data, collate_fn=lambda batch: batch)
+    return DataLoader(data, batch_sampler=sampler, collate_fn=lambda batch: batch)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained on what.
+
+    `data.__getitems__(indices)` is a whole batch (inputs, targets): inputs are one tensor, or a mapping or tuple of
+    several, as the module's forward takes them. `data.lengths`, if there is one, sorts batches to pad little.
+    `loss(outputs, targets)` has a `reduction`, "mean" at first, and gives one number per example when that is "none".
+    `evaluate` and `finish` look at public test data only; `finish` comes once, after the last step, and may write
+    files into the run's folder. `warnings` are for the user's eyes; what is in `description` goes into the receipt.
+    """
+
+    data: Dataset[Any]
+    size: int
+    evaluate: Callable[[nn.Module], Metrics]
+    description: dict[str, Any]
+    loss: nn.Module
+    metric: str = "accuracy"  # of those that `evaluate` gives, the one to show and to plot
+    finish: Callable[[nn.Module, Path], Metrics] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a run does where the user says nothing."""
+
+    delta: float = 1e-5
+    clip: float = 0.1
+    sample_rate: float = 0.05
+    steps: int = 300
+    learning_rate: float = 0.1
+    optimizer: str = "sgd"
+    schedule: str = "constant"
+    physical_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A task, a freshly initialised model for it under the name that the user knows, and defaults."""
+
+    task: Task
+    module: nn.Module
+    model: str
+    defaults: Defaults = Defaults()
