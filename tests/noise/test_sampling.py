@@ -84,23 +84,3 @@ def test_single_precision_keeps_the_tail() -> None:
     """24-bit uniforms would leave some 470 different values among the 500 largest of 2 million; false alarm 1e-12."""
     z = draw(Laplace(1.0), 2_000_000, "torch", torch.float32)
     assert len(np.unique(np.sort(np.abs(z))[-500:])) > 490
-
-
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_gamma_noise_takes_one_uniform_per_coordinate(library: str) -> None:
-    count = 150_000  # more than one block
-    used, reference = generator(library, 3), generator(library, 3)
-    GammaPLRV(3.0, 0.5).sample((3, count // 3), used)
-    if library == "numpy":
-        reference.random(count)
-        assert used.bit_generator.state == reference.bit_generator.state
-    else:
-        torch.rand(count, generator=reference, dtype=torch.float64)
-        assert torch.equal(used.get_state(), reference.get_state())
-
-
-def test_gamma_noise_is_the_inverse_cdf_of_its_uniform() -> None:
-    w = 2 * np.random.default_rng(8).random(1000) - 1
-    z = GammaPLRV(3.0, 0.5).sample(1000, np.random.default_rng(8))
-    assert np.array_equal(np.sign(z), np.sign(w))
-    assert 1 - 2 * GammaPLRV(3.0, 0.5).cdf(-np.abs(z)) == pytest.approx(np.abs(w), rel=1e-9, abs=0.0)

@@ -38,6 +38,11 @@ class Noise(ABC):
         torch's default type.
         """
 
+    def add_to(self, buffer: Any, generator: Generator) -> None:
+        """Add a fresh draw to an array or tensor in place; the generator is of the same library."""
+        drawn = self.sample(tuple(buffer.shape), generator, buffer.dtype)
+        buffer += drawn if isinstance(drawn, np.ndarray) else drawn.to(buffer.device)
+
     @abstractmethod
     def log_density(self, z: ArrayLike) -> Array: ...
 

@@ -47,7 +47,10 @@ class Laplace(Noise):
         validate.positive(b=self.b)
 
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
-        return sampling.laplace(self.b, shape, generator, dtype)
+        return sampling.signed(sampling.laplace_size(self.b), shape, generator, dtype)
+
+    def add_to(self, buffer: Any, generator: sampling.Generator) -> None:
+        sampling.add_signed(sampling.laplace_size(self.b), buffer, generator)
 
     def log_density(self, z: ArrayLike) -> Array:
         return -np.abs(np.asarray(z, dtype=float)) / self.b - math.log(2 * self.b)

@@ -54,7 +54,7 @@ class _Mixture(Noise):
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         count = () if self.shared else ((shape,) if isinstance(shape, int) else tuple(shape))
         u = self._seed.draw(sampling.uniforms((*count, self._seed.draws), generator))
-        values = sampling.laplace(1.0, shape, generator, dtype)
+        values = sampling.signed(sampling.laplace_size(1.0), shape, generator, dtype)
         if isinstance(values, np.ndarray):
             values /= u
             return values
@@ -224,7 +224,13 @@ class GammaPLRV(_Mixture):
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         if self.shared:
             return super().sample(shape, generator, dtype)
-        return sampling.lomax(self.k, self.theta, shape, generator, dtype)
+        return sampling.signed(sampling.lomax_size(self.k, self.theta), shape, generator, dtype)
+
+    def add_to(self, buffer: Any, generator: sampling.Generator) -> None:
+        if self.shared:
+            super().add_to(buffer, generator)
+        else:
+            sampling.add_signed(sampling.lomax_size(self.k, self.theta), buffer, generator)
 
     def _log_phi(self, t: Array) -> Array:
         return math.log(self.k * self.theta / 2) - (self.k + 1) * np.log1p(self.theta * t)

@@ -1,9 +1,8 @@
-"""Draws through the caller's generator, NumPy's or torch's, one uniform per coordinate.
+"""Draws through the caller's generator, NumPy's or torch's; the kernel is in `exponentials`.
 
-V uniform on [0, 1) and a fair sign give Laplace noise as -log1p(-V) and Gamma-PLRV noise as expm1(-log1p(-V)/k)/theta.
-Both come from one uniform W on [-1, 1): its sign, and V = |W|. Uniforms are drawn in double precision whatever type is
-asked for, since the 24 bits of a single would cut the tail at 16 scales. Floating-point noise is idealised: it is not
-safe against an attack on the last bits (docs/sharp-edges).
+Both kinds of generator give the key of the same kernel, so that what a seed gives does not depend on the number of
+threads or on whether torch is there. Floating-point noise is idealised: it is not safe against an attack on the last
+bits (docs/sharp-edges).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 from numpy.typing import NDArray
 
+from plrvo.noise.exponentials import Map, write_signed
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Shape = int | Sequence[int]
 Generator = Union[np.random.Generator, "torch.Generator"]  # a string has no | operator
-
-_BLOCK = 1 << 16  # doubles that stay in cache while the in-place steps pass over them
-_ALMOST_ONE = 1 - 2.0**-53
 
 
 def loaded_torch() -> Any:
@@ -60,20 +57,24 @@ def normal(shape: Shape, generator: Generator, dtype: Any) -> Any:
     return torch.randn(_as_shape(shape), generator=source, dtype=dtype, device=source.device)
 
 
-def laplace(scale: float, shape: Shape, generator: Generator, dtype: Any) -> Any:
-    """scale * sign * -log1p(-V)."""
-    return _by_inversion(lambda magnitude: _times(magnitude, scale), shape, generator, dtype)
+def laplace_size(scale: float) -> Map:
+    """E to scale * E."""
+
+    def to_size(e: NDArray[Any]) -> None:
+        e *= scale
+
+    return to_size
 
 
-def lomax(k: float, theta: float, shape: Shape, generator: Generator, dtype: Any) -> Any:
-    """sign * expm1(-log1p(-V)/k)/theta: Laplace noise whose inverse scale is Gamma(k, theta), drawn at once."""
+def lomax_size(k: float, theta: float) -> Map:
+    """E to expm1(E/k)/theta: Laplace noise whose inverse scale is Gamma(k, theta), drawn at once."""
 
-    def magnitude(exponential: Any) -> Any:
-        _times(exponential, 1 / k)
-        np.expm1(exponential, out=exponential) if isinstance(exponential, np.ndarray) else exponential.expm1_()
-        return _times(exponential, 1 / theta)
+    def to_size(e: NDArray[Any]) -> None:
+        e *= 1 / k
+        np.expm1(e, out=e)
+        e *= 1 / theta
 
-    return _by_inversion(magnitude, shape, generator, dtype)
+    return to_size
 
 
 def uniforms(shape: Shape, generator: Generator) -> Array:
@@ -85,11 +86,6 @@ def uniforms(shape: Shape, generator: Generator) -> Array:
     return np.asarray(values.cpu().numpy())
 
 
-def _times(values: Any, factor: float) -> Any:
-    values *= factor
-    return values
-
-
 def _numpy_dtype(dtype: Any) -> Any:
     resolved = np.dtype(np.float64 if dtype is None else dtype)
     if resolved not in (np.float32, np.float64):
@@ -97,32 +93,45 @@ def _numpy_dtype(dtype: Any) -> Any:
     return resolved
 
 
-def _by_inversion(to_magnitude: Any, shape: Shape, generator: Generator, dtype: Any) -> Any:
-    """Fill an array block by block; `to_magnitude` maps a unit exponential in place to |z|."""
-    shape = _as_shape(shape)
+def signed(to_size: Map, shape: Shape, generator: Generator, dtype: Any) -> Any:
+    """sign * to_size(E) in a new array, or in a tensor on the device of a torch generator."""
     if isinstance(generator, np.random.Generator):
-        out = np.empty(shape, dtype=_numpy_dtype(dtype))
-        flat = out.reshape(-1)
-        for start in range(0, flat.size, _BLOCK):
-            w = generator.random(min(_BLOCK, flat.size - start))
-            w *= 2
-            w -= 1
-            e = np.abs(w)
-            np.minimum(e, _ALMOST_ONE, out=e)
-            np.negative(e, out=e)
-            np.log1p(e, out=e)
-            np.negative(e, out=e)
-            flat[start : start + _BLOCK] = np.copysign(to_magnitude(e), w)
+        out = np.empty(_as_shape(shape), dtype=_numpy_dtype(dtype))
+        write_signed(out.reshape(-1), _key(generator), to_size, add=False)
         return out
     source, torch = torch_generator(generator), loaded_torch()
-    out_t = torch.empty(shape, dtype=dtype or torch.get_default_dtype(), device=source.device)
-    if not out_t.is_floating_point():
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point:
         raise InvalidArgument("dtype", dtype, "a floating-point type")
-    flat_t = out_t.view(-1)
-    buffer = torch.empty(min(_BLOCK, flat_t.numel()), dtype=torch.float64, device=out_t.device)
-    for start in range(0, flat_t.numel(), _BLOCK):
-        w_t = buffer[: min(_BLOCK, flat_t.numel() - start)]
-        w_t.uniform_(-1, 1, generator=source)
-        e_t = w_t.abs().clamp_(max=_ALMOST_ONE).neg_().log1p_().neg_()
-        flat_t[start : start + _BLOCK] = torch.copysign(to_magnitude(e_t), w_t)
-    return out_t
+    known_to_numpy = dtype in (torch.float32, torch.float64)
+    tensor = torch.empty(_as_shape(shape), dtype=dtype if known_to_numpy else torch.float32)
+    write_signed(tensor.view(-1).numpy(), _key(generator), to_size, add=False)
+    return tensor.to(dtype=dtype, device=source.device)
+
+
+def add_signed(to_size: Map, buffer: Any, generator: Generator) -> None:
+    """buffer += sign * to_size(E), without a second array of its size where the buffer can be written to directly."""
+    flat = _flat_view(buffer)
+    if flat is None:
+        buffer += signed(to_size, buffer.shape, generator, buffer.dtype).to(buffer.device)
+    else:
+        write_signed(flat, _key(generator), to_size, add=True)
+
+
+def _flat_view(buffer: Any) -> NDArray[Any] | None:
+    """The numbers of an array or tensor as one row that NumPy can write to; None where there is no such view."""
+    if isinstance(buffer, np.ndarray):
+        if not buffer.flags.c_contiguous:
+            raise InvalidArgument("buffer", buffer.strides, "a contiguous array")
+        return buffer.reshape(-1)
+    torch = loaded_torch()
+    on_cpu = buffer.device.type == "cpu" and buffer.is_contiguous()
+    return buffer.detach().view(-1).numpy() if on_cpu and buffer.dtype in (torch.float32, torch.float64) else None
+
+
+def _key(generator: Generator) -> tuple[int, ...]:
+    """128 bits from the caller's generator: they decide the draw, and drawing them moves the generator on."""
+    if isinstance(generator, np.random.Generator):
+        return tuple(generator.integers(0, 1 << 32, size=4, dtype=np.uint64).tolist())
+    source, torch = torch_generator(generator), loaded_torch()
+    return tuple(torch.randint(0, 1 << 32, (4,), generator=source, device=source.device).tolist())

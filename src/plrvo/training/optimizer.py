@@ -70,27 +70,31 @@ class NoiseMixin(_Base):
         return float(self.max_grad_norm) if layers is None else math.hypot(*layers)
 
     def add_noise(self) -> None:
-        """p.grad = clipped sum + noise, at sum scale."""
+        """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum."""
         parameters: list[Any] = self.params
         for p in parameters:
             _check_processed_flag(p.summed_grad)
         if getattr(self, "rank", 0) == 0:
-            for p, z in zip(parameters, self._draw([p.summed_grad for p in parameters]), strict=True):
-                p.grad = z.add_(p.summed_grad).view_as(p)
-        else:
-            for p in parameters:
-                p.grad = p.summed_grad.view_as(p)
+            self._add_noise_to([p.summed_grad for p in parameters])
         for p in parameters:
+            p.grad = p.summed_grad.view_as(p)
             _mark_as_processed(p.summed_grad)
 
-    def _draw(self, sums: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _add_noise_to(self, sums: list[torch.Tensor]) -> None:
         generator: torch.Generator = self.generator
         if not self.noise.shared:
-            return [self.noise.sample(s.shape, generator, s.dtype).to(s.device) for s in sums]
-        # One scale for all coordinates of the step: one call.
+            for s in sums:
+                self.noise.add_to(s, generator)
+            return
+        # One scale for all coordinates of the step: one draw.
         flat = self.noise.sample(sum(s.numel() for s in sums), generator, sums[0].dtype)
         parts = flat.split([s.numel() for s in sums])
-        return [part.view(s.shape).to(s) for part, s in zip(parts, sums, strict=True)]
+        torch._foreach_add_(sums, [part.view(s.shape).to(s) for part, s in zip(parts, sums, strict=True)])
+
+    def scale_grad(self) -> None:
+        """Divide by the expected batch size: all parameters in one call."""
+        if self.loss_reduction == "mean":
+            torch._foreach_div_([p.grad for p in self.params], self.expected_batch_size * self.accumulated_iterations)
 
     def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
         last_of_batch = not self._check_skip_next_step(pop_next=False)

@@ -1,0 +1,78 @@
+"""Signed exponentials, written or added straight into a buffer: the kernel under Laplace and Gamma-PLRV noise.
+
+With E a unit exponential and a fair sign, Laplace noise is sign * scale * E, Gamma-PLRV noise sign * expm1(E/k)/theta.
+The kernel draws E (NumPy's ziggurat, in double precision: a single's 24 bits would cut the tail at 24 scales), maps
+it, and writes the result, one block at a time, so that every intermediate stays in the cache and nothing of the size
+of the buffer is allocated.
+
+Spans of the buffer have independent streams, keyed by what the caller's generator gives and by the span's position.
+They are filled by as many threads as there are; the result does not depend on how many.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Map = Callable[[NDArray[Any]], None]  # unit exponentials to sizes of noise, in place
+
+_BLOCK = 1 << 15  # values that stay in the cache of a core while the steps pass over them
+_SPAN = 1 << 19  # values of one stream: enough to make its seeding and its thread negligible
+
+
+def write_signed(flat: NDArray[Any], key: tuple[int, ...], to_size: Map, *, add: bool) -> None:
+    """Fill a one-dimensional array with sign * to_size(E), or add that to it."""
+    starts = range(0, flat.size, _SPAN)
+
+    def write_span(start: int) -> None:
+        _write_span(flat[start : start + _SPAN], key, start // _SPAN, to_size, add)
+
+    threads = min(_threads(), len(starts))
+    if threads < 2:
+        for start in starts:
+            write_span(start)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(write_span, starts))
+
+
+def _write_span(span: NDArray[Any], key: tuple[int, ...], number: int, to_size: Map, add: bool) -> None:
+    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key, spawn_key=(number,))))
+    count = min(_BLOCK, span.size)
+    exponentials, sizes = np.empty(count), np.empty(count, span.dtype)
+    for start in range(0, span.size, _BLOCK):
+        part = span[start : start + _BLOCK]
+        e, z = exponentials[: part.size], sizes[: part.size]
+        rng.standard_exponential(out=e)
+        np.copyto(z, e, casting="same_kind")
+        to_size(z)
+        _give_signs(z, rng)
+        if add:
+            part += z
+        else:
+            part[:] = z
+
+
+def _give_signs(values: NDArray[Any], rng: np.random.Generator) -> None:
+    """Flip the sign bit of each value with probability one half: a random word serves as many values as it has bits."""
+    word = np.dtype(f"u{values.itemsize}")
+    bits = 8 * values.itemsize
+    words = rng.integers(0, np.iinfo(word).max, size=-(-values.size // bits), dtype=word.type, endpoint=True)
+    flips = words << np.arange(bits, dtype=word)[:, None]  # each bit of a word reaches the top in one of the rows
+    flips &= word.type(1 << (bits - 1))
+    unsigned = values.view(word)
+    unsigned ^= flips.reshape(-1)[: values.size]
+
+
+def _threads() -> int:
+    """Torch's own number where torch is loaded, since its users set it; else the cores that this process may use."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
