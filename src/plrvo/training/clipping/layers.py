@@ -1,0 +1,197 @@
+"""Which contributions each kind of layer makes to the gradients of its parameters.
+
+A rule takes the layer, its input and its output gradient, and gives a contribution for each trainable parameter. Layers
+of other libraries that are known by their form (GPT-2's `Conv1D`, Llama's and T5's root-mean-square norms) are
+believed only after their rule has been compared with autograd on random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from plrvo.training.clipping.contributions import Contribution, Convolution, PerExample, Tokens, is_direct, outer
+
+Rule = Callable[[nn.Module, Tensor, Tensor], Iterator[tuple[nn.Parameter, Contribution]]]
+Contributions = Iterator[tuple[nn.Parameter, Contribution]]
+
+# From so many products an example on, torch's own kernel is faster one example at a time than a product of windows.
+_WORK_OF_A_KERNEL = 1 << 22
+
+
+def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> Contributions:
+    if layer.weight.requires_grad:
+        yield layer.weight, outer(g, x)
+    if layer.bias is not None and layer.bias.requires_grad:
+        yield layer.bias, _sum_to(g, g.shape[-1:])
+
+
+def _transposed_linear(layer: nn.Module, x: Tensor, g: Tensor) -> Contributions:
+    """GPT-2's `Conv1D`: y = x W + b."""
+    if layer.weight.requires_grad:
+        yield layer.weight, outer(x, g)
+    if layer.bias.requires_grad:
+        yield layer.bias, _sum_to(g, g.shape[-1:])
+
+
+def _embedding(layer: nn.Embedding, tokens: Tensor, g: Tensor) -> Contributions:
+    tokens, g = tokens.flatten(1), g.flatten(1, -2) if g.ndim > 2 else g[:, None, :]
+    if tokens.ndim == 1:
+        tokens = tokens[:, None]
+    if layer.padding_idx is not None:  # its row does not learn
+        g = g.masked_fill((tokens == layer.padding_idx)[:, :, None], 0)
+    yield layer.weight, Tokens(tokens, g, layer.num_embeddings)
+
+
+def _convolution(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Contributions:
+    if layer.bias is not None and layer.bias.requires_grad:
+        yield layer.bias, _per_channel(g)
+    if not layer.weight.requires_grad:
+        return
+    positions, rows, columns = g[0:1, 0].numel(), layer.out_channels // layer.groups, layer.weight[0].numel()
+    ghost = Convolution(x, g, lambda *both: _factors(layer, *both), lambda *both: _whole(layer, *both))
+    if not is_direct(positions, rows, columns):
+        yield layer.weight, ghost
+    elif positions * columns * layer.out_channels >= _WORK_OF_A_KERNEL:
+        yield layer.weight, PerExample(ghost.per_example())
+    else:
+        left, right = _factors(layer, x, g)
+        gradients = (left.transpose(2, 3) @ right).view(len(x), *layer.weight.movedim(1, -1).shape)
+        yield layer.weight, PerExample(gradients, channels_last=True)
+
+
+def _factors(layer: nn.Conv2d, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """(l, r) of every position: (examples, groups, positions, output channels or inputs of a group).
+
+    r holds the window of the input that a position sees. With channels last, a row of a window is one stretch of
+    memory, which makes the one copy that is needed fast.
+    """
+    x = _padded(layer, x).movedim(1, -1).contiguous()
+    examples, inputs = len(x), x.shape[-1] // layer.groups
+    across, *along, _ = x.stride()
+    steps = [a * s for a, s in zip(along, layer.stride, strict=True)]
+    within = [a * d for a, d in zip(along, layer.dilation, strict=True)]
+    windows = x.as_strided(
+        (examples, layer.groups, *g.shape[2:], *layer.kernel_size, inputs),
+        (across, inputs, *steps, *within, 1),
+    )
+    left = g.flatten(2).unflatten(1, (layer.groups, -1)).transpose(2, 3)
+    return left, windows.reshape(*left.shape[:3], layer.weight[0].numel())
+
+
+def _padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """The input with its border; torch keeps the widths, last dimension first, for every kind of padding."""
+    widths = layer._reversed_padding_repeated_twice
+    if not any(widths):
+        return x
+    return F.pad(x, widths, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+
+
+def _whole(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Tensor:
+    """The weight gradient of all examples together, by torch's own kernel."""
+    if len(x) == 0:
+        return torch.zeros_like(layer.weight)
+    dimensions = x.ndim - 2
+    _, weight, _ = torch.ops.aten.convolution_backward(
+        g, _padded(layer, x), layer.weight, None, layer.stride, [0] * dimensions, layer.dilation, False,
+        [0] * dimensions, layer.groups, [False, True, False],
+    )  # fmt: skip
+    return weight
+
+
+def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor) -> Contributions:
+    shape = tuple(layer.normalized_shape)
+    if layer.weight is not None and layer.weight.requires_grad:
+        yield layer.weight, _sum_to(g * F.layer_norm(x, shape, eps=layer.eps), shape)
+    if layer.bias is not None and layer.bias.requires_grad:
+        yield layer.bias, _sum_to(g, shape)
+
+
+def _rms_norm(layer: nn.Module, x: Tensor, g: Tensor) -> Contributions:
+    """y = w x / rms(x), or (1 + w) x / rms(x)."""
+    shape = tuple(layer.weight.shape)
+    eps = getattr(layer, "variance_epsilon", getattr(layer, "eps", None))
+    yield layer.weight, _sum_to(g * F.rms_norm(x, shape, eps=eps), shape)
+
+
+def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> Contributions:
+    yield from _channels(layer, F.group_norm(x, layer.num_groups, eps=layer.eps), g)
+
+
+def _instance_norm(layer: nn.InstanceNorm2d, x: Tensor, g: Tensor) -> Contributions:
+    yield from _channels(layer, F.instance_norm(x, eps=layer.eps), g)
+
+
+def _channels(layer: nn.GroupNorm | nn.InstanceNorm2d, normalised: Tensor, g: Tensor) -> Contributions:
+    if layer.weight is not None and layer.weight.requires_grad:
+        yield layer.weight, _per_channel(g * normalised)
+    if layer.bias is not None and layer.bias.requires_grad:
+        yield layer.bias, _per_channel(g)
+
+
+def _per_channel(values: Tensor) -> Contribution:
+    """Summed over all dimensions but the example and the channel, which comes second."""
+    beyond = tuple(range(2, values.ndim))
+    return PerExample(values.sum(dim=beyond) if beyond else values)
+
+
+def _sum_to(values: Tensor, shape: tuple[int, ...]) -> Contribution:
+    """Summed over all positions between the example and the parameter's own shape."""
+    between = tuple(range(1, values.ndim - len(shape)))
+    return PerExample(values.sum(dim=between) if between else values)
+
+
+_RULES: dict[type[nn.Module], Rule] = {
+    nn.Linear: _linear,
+    nn.Embedding: _embedding,
+    nn.Conv1d: _convolution,
+    nn.Conv2d: _convolution,
+    nn.Conv3d: _convolution,
+    nn.LayerNorm: _layer_norm,
+    nn.RMSNorm: _rms_norm,
+    nn.GroupNorm: _group_norm,
+    nn.InstanceNorm1d: _instance_norm,
+    nn.InstanceNorm2d: _instance_norm,
+    nn.InstanceNorm3d: _instance_norm,
+}  # type: ignore[dict-item]
+
+
+def rule_of(layer: nn.Module) -> Rule | None:
+    """The rule for a layer that owns trainable parameters; None where there is none, or where an option defies it."""
+    for kind, rule in _RULES.items():
+        if isinstance(layer, kind) and type(layer).forward is kind.forward:
+            return None if _has_unusual_options(layer) else rule
+    name = type(layer).__name__
+    if name == "Conv1D" and hasattr(layer, "nf"):
+        return _confirmed(layer, _transposed_linear)
+    if (name.endswith("RMSNorm") or name == "T5LayerNorm") and [n for n, _ in layer.named_parameters()] == ["weight"]:
+        return _confirmed(layer, _rms_norm)
+    return None
+
+
+def _has_unusual_options(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.Embedding):
+        return layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+        return layer.track_running_stats
+    if isinstance(layer, nn.RMSNorm):
+        return layer.weight is None
+    return False
+
+
+def _confirmed(layer: nn.Module, rule: Rule) -> Rule | None:
+    """The rule, if it gives autograd's gradients for this layer on random numbers."""
+    parameters = [p for p in layer.parameters() if p.requires_grad]
+    generator = torch.Generator().manual_seed(0)
+    weight = layer.weight
+    x = torch.randn(2, 3, weight.shape[0], generator=generator).to(weight)
+    with torch.enable_grad():
+        y = layer(x)
+        g = torch.randn(y.shape, generator=generator).to(y)
+        expected = torch.autograd.grad(y, parameters, g)
+    found = {p: c.weighted_sum(torch.ones(2, device=x.device)) for p, c in rule(layer, x, g)}
+    right = all(torch.allclose(found[p], e, rtol=1e-3, atol=1e-4) for p, e in zip(parameters, expected, strict=True))
+    return rule if right else None
