@@ -39,7 +39,10 @@ def loop_over_examples(module: nn.Module, x: torch.Tensor, y: torch.Tensor, clip
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize(("mode", "clipping", "norm"), [("hooks", "flat", 2), ("ghost", "flat", 2), ("hooks", "l1", 1)])
+@pytest.mark.parametrize(
+    ("mode", "clipping", "norm"),
+    [("hooks", "flat", 2), ("ghost", "flat", 2), ("bookkeeping", "flat", 2), ("hooks", "l1", 1)],
+)
 def test_clipped_sum_equals_a_loop_over_examples(mode, clipping, norm, reduction):
     plain = small_model()
     clip = 0.7 if norm == 2 else 5.0
@@ -57,7 +60,7 @@ def test_per_layer_clipping_keeps_the_whole_gradient_within_the_clip():
     assert released(model, optimizer, loss, x, y).norm() <= 0.3 + 1e-6
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bookkeeping"])
 @pytest.mark.parametrize("noise", [GAMMA, plrvo.Laplace(0.5), plrvo.Gaussian(0.5)], ids=lambda n: n.kind)
 def test_released_noise_has_the_requested_distribution(mode, noise):
     """Kolmogorov-Smirnov at p < 1e-6: the false-alarm probability of this test."""
@@ -110,7 +113,7 @@ def test_a_shared_scale_is_one_for_all_parameters_of_a_step():
     assert np.std(logs[:, 0]) > 4 * np.std(logs[:, 0] - logs[:, 1])
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bookkeeping"])
 def test_an_empty_batch_takes_a_noisy_step_like_any_other(mode):
     engine, model, optimizer, loss, loader = private(mode=mode, sample_rate=1e-6, steps=3)
     before = [p.detach().clone() for p in model.parameters()]
@@ -122,7 +125,7 @@ def test_an_empty_batch_takes_a_noisy_step_like_any_other(mode):
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=lambda n: f"{n.kind}-{n.shared}")
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bookkeeping"])
 def test_the_ledger_equals_the_steps_really_taken(mode, noise):
     engine, model, optimizer, loss, loader = private(noise, mode=mode, steps=7)
     take_steps(model, optimizer, loss, loader)

@@ -24,7 +24,7 @@ def run(processes: int, mode: str, noise: str, out: Path) -> dict[str, torch.Ten
     return load_file(out)
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bookkeeping"])
 def test_two_processes_give_the_weights_of_one(tmp_path, mode):
     """Same seeds, so equality up to the order of summation: stronger than equality in distribution.
 

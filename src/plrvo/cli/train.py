@@ -128,7 +128,9 @@ def train(
     clipping: Annotated[
         str, typer.Option("--clipping", help="flat, per_layer, or l1 (laplace only).", rich_help_panel=_LEARN)
     ] = "flat",
-    mode: Annotated[str, typer.Option("--grad-sample-mode", help="hooks or ghost.", rich_help_panel=_LEARN)] = "hooks",
+    mode: Annotated[
+        str, typer.Option("--grad-sample-mode", help="auto, bookkeeping, hooks or ghost.", rich_help_panel=_LEARN)
+    ] = "auto",
     physical_batch: Annotated[
         int | None,
         typer.Option("--physical-batch", help="At most so many examples in memory at once.", rich_help_panel=_RUN),

@@ -41,7 +41,7 @@ class Settings:
     weight_decay: float = 0.0
     schedule: str = "constant"
     clipping: str = "flat"
-    grad_sample_mode: str = "hooks"
+    grad_sample_mode: str = "auto"
     postprocess: str | None = None
     expected_batch_size: int | None = None
     physical_batch: int | None = None
@@ -153,7 +153,11 @@ def run_private(
         write_bytes(settings.out / WEIGHTS, save_tensors(_weights(module)))
         write_history(settings.out / METRICS, metrics)
         receipt = make_receipt(
-            engine, optimizer, settings.out / WEIGHTS, task.description, _how(settings, optimizer, metrics)
+            engine,
+            optimizer,
+            settings.out / WEIGHTS,
+            task.description,
+            _how(settings, engine.grad_sample_mode, optimizer, metrics),
         )
         write_receipt(settings.out / RECEIPT, receipt)
         receipts[:] = [receipt]
@@ -229,13 +233,13 @@ def _metrics(task: Task, module: nn.Module, settings: Settings, last: bool) -> M
     return {**metrics, **task.finish(module, settings.out)} if last and task.finish else metrics
 
 
-def _how(settings: Settings, optimizer: Any, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+def _how(settings: Settings, mode: str | None, optimizer: Any, metrics: list[dict[str, Any]]) -> dict[str, Any]:
     seeded = (
         "a fixed seed: not private against whoever knows it" if settings.seed is not None else "the operating system"
     )
     return {
         "clipping": settings.clipping,
-        "grad_sample_mode": settings.grad_sample_mode,
+        "grad_sample_mode": mode,
         "expected_batch_size": optimizer.expected_batch_size * getattr(optimizer, "world_size", 1),
         "processes": getattr(optimizer, "world_size", 1),
         "optimizer": settings.optimizer,

@@ -20,12 +20,14 @@ from plrvo.accounting import Epsilon, Workload, calibrate
 from plrvo.design import Plan
 from plrvo.noise import Laplace, Noise
 from plrvo.training import accountant, checkpoint
+from plrvo.training.clipping import BookkeepingModule, unsupported_layers
 from plrvo.training.optimizer import optimizer_class
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
 from plrvo.validate import InvalidArgument, positive_integer
 
-_GRAD_SAMPLE_MODES = ("hooks", "ghost")  # Opacus's other modes fail on the empty batches of Poisson sampling
+# Opacus's other modes fail on the empty batches of Poisson sampling.
+_GRAD_SAMPLE_MODES = ("auto", "bookkeeping", "hooks", "ghost")
 
 
 class PrivacyEngine(opacus.PrivacyEngine):
@@ -55,6 +57,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.plan = plan
         self.postprocess = postprocess
         self.sampler: PoissonSampler | None = None
+        self.grad_sample_mode: str | None = None  # the one that make_private chose
 
     def make_private(
         self,
@@ -64,7 +67,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         data_loader: DataLoader[Any],
         criterion: nn.Module | None = None,
         clipping: str = "flat",
-        grad_sample_mode: str = "hooks",
+        grad_sample_mode: str = "auto",
         loss_reduction: str = "mean",
         expected_batch_size: int | None = None,
         noise_generator: torch.Generator | None = None,
@@ -80,7 +83,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 by length where the data set has `lengths`.
             criterion: the loss, needed in ghost mode (cross entropy by default).
             clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
-            grad_sample_mode: "hooks" (per-example gradients) or "ghost" (their norms only: less memory).
+            grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
+                every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
+                the reason; "ghost" is Opacus's clipping with two passes. `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
             expected_batch_size: the public divisor; round(sampling rate * size of the data set) by default.
             noise_generator: where noise comes from; seeded by the operating system by default.
@@ -91,6 +96,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if grad_sample_mode not in _GRAD_SAMPLE_MODES:
             raise InvalidArgument("grad_sample_mode", grad_sample_mode, "one of " + ", ".join(_GRAD_SAMPLE_MODES))
         dimension = self._checked_dimension(module, optimizer, clipping)
+        self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         distributed = isinstance(
             module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
         )
@@ -103,16 +109,19 @@ class PrivacyEngine(opacus.PrivacyEngine):
         )
 
         clip = self._opacus_clip(clipping, optimizer)
-        wrapped = self._prepare_model(
-            module,
-            batch_first=batch_first,
-            max_grad_norm=plan.workload.clip,
-            loss_reduction=loss_reduction,
-            grad_sample_mode=grad_sample_mode,
-        )
-        wrapped.forbid_grad_accumulation()
+        if mode == "bookkeeping":
+            wrapped: Any = BookkeepingModule(module, batch_first=batch_first, loss_reduction=loss_reduction)
+        else:
+            wrapped = self._prepare_model(
+                module,
+                batch_first=batch_first,
+                max_grad_norm=plan.workload.clip,
+                loss_reduction=loss_reduction,
+                grad_sample_mode=mode,
+            )
+            wrapped.forbid_grad_accumulation()
         processes = torch.distributed.get_world_size() if distributed else 1
-        noisy = optimizer_class(clipping, distributed, grad_sample_mode)(
+        noisy = optimizer_class(clipping, distributed, mode)(
             optimizer,
             noise=plan.noise,
             dimension=dimension,
@@ -124,7 +133,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
             loss_reduction=loss_reduction,
         )
         noisy.attach_step_hook(self.accountant.get_optimizer_hook_fn(sample_rate=plan.workload.sample_rate))
-        if grad_sample_mode != "ghost":
+        if mode == "bookkeeping":
+            noisy.keep(wrapped.book)
+        if mode != "ghost":
             return wrapped, noisy, loader
         loss = self._prepare_criterion(
             module=wrapped,
@@ -260,6 +271,28 @@ class PrivacyEngine(opacus.PrivacyEngine):
             return clip
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         return [clip / math.sqrt(count) * (1 - 1e-12)] * count  # a hair less, so that rounding cannot exceed the clip
+
+
+def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool) -> str:
+    """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
+    if mode not in ("auto", "bookkeeping"):
+        return mode
+    unsupported = unsupported_layers(module)
+    reason = (
+        f"no rule for {', '.join(unsupported[:3])}{' and others' if len(unsupported) > 3 else ''}"
+        if unsupported
+        else "l1 norms need the gradients themselves"
+        if clipping == "l1"
+        else "the example is not the first dimension"
+        if not batch_first
+        else None
+    )
+    if reason is None:
+        return "bookkeeping"
+    if mode == "bookkeeping":
+        raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
+    warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
+    return "hooks"
 
 
 def _trainable(module: nn.Module) -> int:

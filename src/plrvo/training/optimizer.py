@@ -20,6 +20,7 @@ from opacus.optimizers import DPOptimizer, get_optimizer_class
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from plrvo.noise import Noise
+from plrvo.training.clipping import BookkeepingMixin
 from plrvo.training.score import postprocessor
 from plrvo.validate import InvalidArgument
 
@@ -155,6 +156,8 @@ def optimizer_class(clipping: str, distributed: bool, grad_sample_mode: str) -> 
     if grad_sample_mode == "ghost_fsdp":
         raise InvalidArgument("grad_sample_mode", grad_sample_mode, "ghost: under FSDP every rank adds its own noise")
     mixins: tuple[type, ...] = (NoiseMixin,)
+    if grad_sample_mode == "bookkeeping":
+        grad_sample_mode, mixins = "hooks", (NoiseMixin, BookkeepingMixin)
     if clipping == "l1":
         if grad_sample_mode == "ghost":
             raise InvalidArgument("grad_sample_mode", grad_sample_mode, "hooks: ghost clipping knows l2 norms only")

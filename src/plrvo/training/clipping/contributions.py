@@ -22,7 +22,7 @@ from torch import Tensor
 
 # The ghost form adds up terms that may cancel. What rounding can hide is covered by this many units in the last place
 # of the sum of the terms' sizes, so that a norm is not reported too small.
-_ROUNDING = 4 * 2.0**-24
+_UNITS = 2
 
 
 class Contribution(ABC):
@@ -65,10 +65,6 @@ class Factored(Contribution):
 
     right: Tensor
 
-    @abstractmethod
-    def left_products(self, other: Factored) -> Tensor:
-        """<l_s, l'_t> for all pairs of positions of this and another contribution: (examples, positions, positions')."""
-
     def squared_norms(self) -> Tensor:
         return _ghost_norms([self])
 
@@ -92,11 +88,6 @@ class Outer(Factored):
     def per_example(self) -> Tensor:
         return self.left.transpose(1, 2) @ self.right
 
-    def left_products(self, other: Outer | Tokens) -> Tensor:
-        if isinstance(other, Tokens):
-            return other.left_products(self).transpose(1, 2)
-        return _gram(self.left, other.left)
-
 
 @dataclass(frozen=True)
 class Tokens(Factored):
@@ -114,12 +105,6 @@ class Tokens(Factored):
         examples, _, columns = self.right.shape
         total = self.right.new_zeros(examples, self.rows, columns)
         return total.scatter_add_(1, self.tokens[:, :, None].expand_as(self.right), self.right)
-
-    def left_products(self, other: Outer | Tokens) -> Tensor:
-        if isinstance(other, Tokens):
-            return _wide((self.tokens[:, :, None] == other.tokens[:, None, :]).to(self.right.dtype))
-        picked = self.tokens[:, None, :].expand(-1, other.left.shape[1], -1)
-        return _wide(other.left.gather(2, picked)).transpose(1, 2)
 
 
 @dataclass(frozen=True)
@@ -153,27 +138,41 @@ def squared_norms(contributions: list[Contribution]) -> Tensor:
     """||sum of the contributions||^2 for every example."""
     if len(contributions) == 1:
         return contributions[0].squared_norms()
-    factored = [c for c in contributions if isinstance(c, (Outer, Tokens))]
+    factored = [c for c in contributions if isinstance(c, Factored)]
     if len(factored) == len(contributions):
         return _ghost_norms(factored)
     return PerExample(torch.stack([c.per_example() for c in contributions]).sum(dim=0)).squared_norms()
 
 
+def _left_products(one: Factored, other: Factored) -> Tensor:
+    """<l_s, l'_t> for all positions s of one and t of the other: (examples, s, t)."""
+    match one, other:
+        case Outer(), Outer():
+            return _gram(one.left, other.left)
+        case Tokens(), Tokens():
+            return _wide((one.tokens[:, :, None] == other.tokens[:, None, :]).to(one.right.dtype))
+        case Outer(), Tokens():
+            picked = other.tokens[:, None, :].expand(-1, one.left.shape[1], -1)
+            return _wide(one.left.gather(2, picked))
+        case _:
+            return _left_products(other, one).transpose(1, 2)
+
+
 def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
-    """Terms over all pairs of positions of all parts, and an allowance for rounding: (sum_t |l_t| |r_t|)^2 bounds them."""
-    terms, sizes = 0.0, 0.0
+    """Terms over all pairs of positions, and an allowance for rounding: (sum_t |l_t| |r_t|)^2 bounds their sizes."""
+    terms = sizes = _wide(parts[0].right).new_zeros(len(parts[0].right))
     for i, one in enumerate(parts):
-        left, right = one.left_products(one), _gram(one.right, one.right)
+        left, right = _left_products(one, one), _gram(one.right, one.right)
         terms = terms + (left * right).sum(dim=(1, 2))
         sizes = sizes + (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).sqrt().sum(dim=1)
         for other in parts[:i]:
-            terms = terms + 2 * (one.left_products(other) * _gram(one.right, other.right)).sum(dim=(1, 2))
-    return terms.clamp(min=0) + _ROUNDING * sizes.square()
+            terms = terms + 2 * (_left_products(one, other) * _gram(one.right, other.right)).sum(dim=(1, 2))
+    return terms.clamp(min=0) + _UNITS * torch.finfo(terms.dtype).eps * sizes.square()
 
 
 def outer(left: Tensor, right: Tensor) -> Contribution:
     """l and r with one or more dimensions of positions, in whichever form is smaller to keep and cheaper to use."""
-    left, right = _one_row_of_positions(left), _one_row_of_positions(right)
+    left, right = rows_of_positions(left), rows_of_positions(right)
     _, positions, rows = left.shape
     columns = right.shape[2]
     factored = Outer(left, right)
@@ -185,7 +184,8 @@ def is_direct(positions: int, rows: int, columns: int) -> bool:
     return rows * columns <= positions * (rows + columns)
 
 
-def _one_row_of_positions(values: Tensor) -> Tensor:
+def rows_of_positions(values: Tensor) -> Tensor:
+    """(examples, positions, values), from any number of dimensions of positions, none included."""
     return values[:, None, :] if values.ndim == 2 else values.flatten(1, -2)
 
 
@@ -199,5 +199,3 @@ def _gram(one: Tensor, other: Tensor) -> Tensor:
 
 def _wide(values: Tensor) -> Tensor:
     return values if values.dtype in (torch.float32, torch.float64) else values.float()
-
-

@@ -7,49 +7,61 @@ believed only after their rule has been compared with autograd on random numbers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
-from plrvo.training.clipping.contributions import Contribution, Convolution, PerExample, Tokens, is_direct, outer
+from plrvo.training.clipping.contributions import (
+    Contribution,
+    Convolution,
+    PerExample,
+    Tokens,
+    is_direct,
+    outer,
+    rows_of_positions,
+)
 
-Rule = Callable[[nn.Module, Tensor, Tensor], Iterator[tuple[nn.Parameter, Contribution]]]
 Contributions = Iterator[tuple[nn.Parameter, Contribution]]
+Rule = Callable[[Any, Tensor, Tensor], Contributions]  # layers are typed loosely: what they hold depends on options
 
 # From so many products an example on, torch's own kernel is faster one example at a time than a product of windows.
 _WORK_OF_A_KERNEL = 1 << 22
 
 
-def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> Contributions:
-    if layer.weight.requires_grad:
+def _trains(parameter: nn.Parameter | None) -> bool:
+    return parameter is not None and parameter.requires_grad
+
+
+def _linear(layer: Any, x: Tensor, g: Tensor) -> Contributions:
+    if _trains(layer.weight):
         yield layer.weight, outer(g, x)
-    if layer.bias is not None and layer.bias.requires_grad:
+    if _trains(layer.bias):
         yield layer.bias, _sum_to(g, g.shape[-1:])
 
 
-def _transposed_linear(layer: nn.Module, x: Tensor, g: Tensor) -> Contributions:
+def _transposed_linear(layer: Any, x: Tensor, g: Tensor) -> Contributions:
     """GPT-2's `Conv1D`: y = x W + b."""
-    if layer.weight.requires_grad:
+    if _trains(layer.weight):
         yield layer.weight, outer(x, g)
-    if layer.bias.requires_grad:
+    if _trains(layer.bias):
         yield layer.bias, _sum_to(g, g.shape[-1:])
 
 
-def _embedding(layer: nn.Embedding, tokens: Tensor, g: Tensor) -> Contributions:
-    tokens, g = tokens.flatten(1), g.flatten(1, -2) if g.ndim > 2 else g[:, None, :]
-    if tokens.ndim == 1:
-        tokens = tokens[:, None]
+def _embedding(layer: Any, tokens: Tensor, g: Tensor) -> Contributions:
+    tokens, g = tokens.reshape(len(tokens), math.prod(tokens.shape[1:])), rows_of_positions(g)
     if layer.padding_idx is not None:  # its row does not learn
         g = g.masked_fill((tokens == layer.padding_idx)[:, :, None], 0)
     yield layer.weight, Tokens(tokens, g, layer.num_embeddings)
 
 
-def _convolution(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Contributions:
-    if layer.bias is not None and layer.bias.requires_grad:
+def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
+    if _trains(layer.bias):
         yield layer.bias, _per_channel(g)
-    if not layer.weight.requires_grad:
+    if not _trains(layer.weight):
         return
     positions, rows, columns = g[0:1, 0].numel(), layer.out_channels // layer.groups, layer.weight[0].numel()
     ghost = Convolution(x, g, lambda *both: _factors(layer, *both), lambda *both: _whole(layer, *both))
@@ -63,7 +75,7 @@ def _convolution(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Contributions:
         yield layer.weight, PerExample(gradients, channels_last=True)
 
 
-def _factors(layer: nn.Conv2d, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+def _factors(layer: Any, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """(l, r) of every position: (examples, groups, positions, output channels or inputs of a group).
 
     r holds the window of the input that a position sees. With channels last, a row of a window is one stretch of
@@ -78,57 +90,60 @@ def _factors(layer: nn.Conv2d, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         (examples, layer.groups, *g.shape[2:], *layer.kernel_size, inputs),
         (across, inputs, *steps, *within, 1),
     )
-    left = g.flatten(2).unflatten(1, (layer.groups, -1)).transpose(2, 3)
+    channels, positions = layer.out_channels // layer.groups, math.prod(g.shape[2:])
+    left = g.reshape(examples, layer.groups, channels, positions).transpose(2, 3)
     return left, windows.reshape(*left.shape[:3], layer.weight[0].numel())
 
 
-def _padded(layer: nn.Conv2d, x: Tensor) -> Tensor:
+def _padded(layer: Any, x: Tensor) -> Tensor:
     """The input with its border; torch keeps the widths, last dimension first, for every kind of padding."""
     widths = layer._reversed_padding_repeated_twice
     if not any(widths):
         return x
-    return F.pad(x, widths, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+    return functional.pad(x, widths, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
 
 
-def _whole(layer: nn.Conv2d, x: Tensor, g: Tensor) -> Tensor:
+def _whole(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     """The weight gradient of all examples together, by torch's own kernel."""
     if len(x) == 0:
         return torch.zeros_like(layer.weight)
-    dimensions = x.ndim - 2
+    none = [0] * (x.ndim - 2)
+    padding = layer.padding
+    if isinstance(padding, str) or layer.padding_mode != "zeros":  # the kernel knows symmetric zeros only
+        x, padding = _padded(layer, x), none
     _, weight, _ = torch.ops.aten.convolution_backward(
-        g, _padded(layer, x), layer.weight, None, layer.stride, [0] * dimensions, layer.dilation, False,
-        [0] * dimensions, layer.groups, [False, True, False],
-    )  # fmt: skip
+        g, x, layer.weight, None, layer.stride, padding, layer.dilation, False, none, layer.groups, [False, True, False]
+    )
     return weight
 
 
-def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor) -> Contributions:
+def _layer_norm(layer: Any, x: Tensor, g: Tensor) -> Contributions:
     shape = tuple(layer.normalized_shape)
-    if layer.weight is not None and layer.weight.requires_grad:
-        yield layer.weight, _sum_to(g * F.layer_norm(x, shape, eps=layer.eps), shape)
-    if layer.bias is not None and layer.bias.requires_grad:
+    if _trains(layer.weight):
+        yield layer.weight, _sum_to(g * functional.layer_norm(x, shape, eps=layer.eps), shape)
+    if _trains(layer.bias):
         yield layer.bias, _sum_to(g, shape)
 
 
-def _rms_norm(layer: nn.Module, x: Tensor, g: Tensor) -> Contributions:
+def _rms_norm(layer: Any, x: Tensor, g: Tensor) -> Contributions:
     """y = w x / rms(x), or (1 + w) x / rms(x)."""
     shape = tuple(layer.weight.shape)
     eps = getattr(layer, "variance_epsilon", getattr(layer, "eps", None))
-    yield layer.weight, _sum_to(g * F.rms_norm(x, shape, eps=eps), shape)
+    yield layer.weight, _sum_to(g * functional.rms_norm(x, shape, eps=eps), shape)
 
 
-def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> Contributions:
-    yield from _channels(layer, F.group_norm(x, layer.num_groups, eps=layer.eps), g)
+def _group_norm(layer: Any, x: Tensor, g: Tensor) -> Contributions:
+    yield from _channels(layer, functional.group_norm(x, layer.num_groups, eps=layer.eps), g)
 
 
-def _instance_norm(layer: nn.InstanceNorm2d, x: Tensor, g: Tensor) -> Contributions:
-    yield from _channels(layer, F.instance_norm(x, eps=layer.eps), g)
+def _instance_norm(layer: Any, x: Tensor, g: Tensor) -> Contributions:
+    yield from _channels(layer, functional.instance_norm(x, eps=layer.eps), g)
 
 
-def _channels(layer: nn.GroupNorm | nn.InstanceNorm2d, normalised: Tensor, g: Tensor) -> Contributions:
-    if layer.weight is not None and layer.weight.requires_grad:
+def _channels(layer: Any, normalised: Tensor, g: Tensor) -> Contributions:
+    if _trains(layer.weight):
         yield layer.weight, _per_channel(g * normalised)
-    if layer.bias is not None and layer.bias.requires_grad:
+    if _trains(layer.bias):
         yield layer.bias, _per_channel(g)
 
 
@@ -156,7 +171,7 @@ _RULES: dict[type[nn.Module], Rule] = {
     nn.InstanceNorm1d: _instance_norm,
     nn.InstanceNorm2d: _instance_norm,
     nn.InstanceNorm3d: _instance_norm,
-}  # type: ignore[dict-item]
+}
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
@@ -182,7 +197,7 @@ def _has_unusual_options(layer: nn.Module) -> bool:
     return False
 
 
-def _confirmed(layer: nn.Module, rule: Rule) -> Rule | None:
+def _confirmed(layer: Any, rule: Rule) -> Rule | None:
     """The rule, if it gives autograd's gradients for this layer on random numbers."""
     parameters = [p for p in layer.parameters() if p.requires_grad]
     generator = torch.Generator().manual_seed(0)

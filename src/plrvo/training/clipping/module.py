@@ -65,7 +65,7 @@ class _Tap(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
         (x,) = ctx.saved_tensors
         ctx.show(x, gradient)
         return gradient if ctx.needs_input_grad[0] else None, None, None, None
@@ -91,9 +91,9 @@ class BookkeepingModule(AbstractGradSampleModule):
             if rule is None:
                 raise NotImplementedError(f"{name} ({type(layer).__name__}) has no rule for book-keeping")
             self._watch(name, layer, rule)
-        for p in m.parameters():
-            if p.requires_grad:
-                self._hooks.append(p.register_post_accumulate_grad_hook(_refuse(names[p])))
+        parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
+        for p in parameters:
+            self._hooks.append(p.register_post_accumulate_grad_hook(_refuse(names[p])))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and self.training:
@@ -130,7 +130,7 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._attached[layer] = dict(layer._parameters)
         for name, p in self._attached[layer].items():
             if p is not None:
-                layer._parameters[name] = p.detach()  # type: ignore[assignment]
+                layer._parameters[name] = p.detach()
         if isinstance(layer, nn.Embedding) and args and len(args[0]) == 1 != self.book.batch_size:
             # Position numbers come once for all examples; each example needs its own gradient of them.
             return (args[0].expand(self.book.batch_size, *args[0].shape[1:]), *args[1:]), kwargs
@@ -154,7 +154,8 @@ class BookkeepingModule(AbstractGradSampleModule):
             for parameter, contribution in rule(layer, x.detach(), gradient):
                 self.book.add(parameter, contribution)
 
-        return _Tap.apply(output, self._handle, x, show)
+        tap: Any = _Tap.apply
+        return tap(output, self._handle, x, show)
 
     def _is_recording(self) -> bool:
         return torch.is_grad_enabled() and self.training

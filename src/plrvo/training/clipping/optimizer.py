@@ -54,7 +54,7 @@ class BookkeepingMixin(_Base):
         for p in self.params:
             held = self.book.contributions(p)
             none = torch.zeros(self.book.batch_size, device=p.device)
-            squares.append(squared_norms(held).to(torch.float32) if held else none)
+            squares.append((squared_norms(held) if held else none).double())
         clips: list[float] | None = getattr(self, "max_grad_norms", None)
         if clips is not None:
             return [_factor(c, s.sqrt() * scale) for c, s in zip(clips, squares, strict=True)]

@@ -1,0 +1,195 @@
+"""Every supported layer, on random shapes: the clipped sum equals that of a loop over examples, to 1e-5 of its norm."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.training.clipping.helpers import assert_equal_to_loop, by_books
+from torch import nn
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.t5.modeling_t5 import T5LayerNorm
+from transformers.pytorch_utils import Conv1D
+
+from plrvo.training.clipping.layers import rule_of
+
+quick = settings(max_examples=25, deadline=None)
+clips = st.sampled_from([1e-3, 1.0, 1e4])  # all clipped, some, none
+examples = st.integers(0, 5)
+
+
+def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator) * 0.5)
+    return module
+
+
+def normal(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@quick
+@given(examples, st.lists(st.integers(1, 7), max_size=2), st.integers(1, 9), st.integers(1, 9), st.booleans(), clips)
+def test_linear(count: int, positions: list[int], inputs: int, outputs: int, bias: bool, clip: float) -> None:
+    assert_equal_to_loop(randomised(nn.Linear(inputs, outputs, bias=bias)), normal(count, *positions, inputs), clip)
+
+
+@quick
+@given(st.data(), examples, st.sampled_from([1, 2, 3]), st.integers(1, 3), st.booleans(), clips)
+def test_convolution(data: st.DataObject, count: int, dimensions: int, groups: int, bias: bool, clip: float) -> None:
+    """Strides, dilations, groups and every kind of padding, in one to three dimensions."""
+    kind: Any = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dimensions - 1]
+    sizes = st.tuples(*[st.integers(1, 3)] * dimensions)
+    kernel, stride, dilation = data.draw(sizes), data.draw(sizes), data.draw(sizes)
+    padding: Any = data.draw(
+        st.one_of(st.tuples(*[st.integers(0, 2)] * dimensions), st.sampled_from(["same", "valid"]))
+    )
+    if padding == "same":
+        stride = (1,) * dimensions
+    mode = data.draw(st.sampled_from(["zeros", "reflect", "replicate", "circular"]))
+    module = kind(
+        groups * data.draw(st.integers(1, 3)), groups * data.draw(st.integers(1, 3)), kernel,
+        stride=stride, dilation=dilation, padding=padding, padding_mode=mode, groups=groups, bias=bias,
+    )  # fmt: skip
+    size = [data.draw(st.integers(7, 9)) for _ in range(dimensions)]
+    if count == 0 and mode != "zeros":
+        count = 1  # torch itself refuses to pad an empty batch so
+    assert_equal_to_loop(randomised(module), normal(count, module.in_channels, *size), clip)
+
+
+@pytest.mark.parametrize("clip", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize(
+    ("channels", "size", "count"),
+    [((3, 64), 20, 3), ((64, 64), 12, 2), ((96, 128), 3, 3), ((32, 16), 40, 2)],
+    ids=["windows", "ghost-or-windows", "ghost", "kernel"],
+)
+def test_convolutions_of_every_form(channels: tuple[int, int], size: int, count: int, clip: float) -> None:
+    assert_equal_to_loop(randomised(nn.Conv2d(*channels, 3, padding=1)), normal(count, channels[0], size, size), clip)
+
+
+@quick
+@given(examples, st.lists(st.integers(1, 6), max_size=2), st.integers(2, 6), st.integers(1, 8), st.booleans(), clips)
+def test_embedding(count: int, positions: list[int], rows: int, columns: int, padding: bool, clip: float) -> None:
+    module = randomised(nn.Embedding(rows, columns, padding_idx=1 if padding else None))
+    tokens = torch.randint(0, rows, (count, *positions), generator=torch.Generator().manual_seed(2))
+    assert_equal_to_loop(module, tokens, clip)
+
+
+@quick
+@given(examples, st.lists(st.integers(1, 5), max_size=2), st.lists(st.integers(1, 5), min_size=1, max_size=2), clips)
+def test_layer_norm(count: int, positions: list[int], shape: list[int], clip: float) -> None:
+    assert_equal_to_loop(randomised(nn.LayerNorm(shape)), normal(count, *positions, *shape), clip)
+
+
+@quick
+@given(examples, st.integers(1, 5), st.integers(2, 8), clips)
+@pytest.mark.parametrize("kind", [nn.RMSNorm, LlamaRMSNorm, T5LayerNorm])
+def test_rms_norm(kind: Any, count: int, positions: int, columns: int, clip: float) -> None:
+    assert_equal_to_loop(randomised(kind(columns)), normal(count, positions, columns), clip)
+
+
+@quick
+@given(examples, st.integers(1, 3), st.integers(1, 3), st.lists(st.integers(2, 4), max_size=3), clips)
+def test_group_norm(count: int, groups: int, each: int, size: list[int], clip: float) -> None:
+    if each * max(1, sum(size)) < 2:
+        each = 2  # one value a group has no spread
+    module = randomised(nn.GroupNorm(groups, groups * each))
+    assert_equal_to_loop(module, normal(count, groups * each, *size), clip)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [(nn.InstanceNorm1d, [5]), (nn.InstanceNorm2d, [4, 3]), (nn.InstanceNorm3d, [2, 3, 2])]
+)
+def test_instance_norm(kind: Any, size: list[int]) -> None:
+    assert_equal_to_loop(randomised(kind(3, affine=True)), normal(4, 3, *size), 1.0)
+
+
+@quick
+@given(examples, st.integers(1, 5), st.integers(1, 8), st.integers(1, 8), clips)
+def test_the_transposed_linear_layer_of_gpt2(
+    count: int, positions: int, inputs: int, outputs: int, clip: float
+) -> None:
+    assert_equal_to_loop(randomised(Conv1D(outputs, inputs)), normal(count, positions, inputs), clip)
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.Linear(4, 3), (5, 2, 4)),
+        (nn.Conv2d(2, 3, 2), (5, 2, 4, 4)),
+        (nn.LayerNorm(4), (5, 2, 4)),
+        (nn.GroupNorm(2, 4), (5, 4, 3)),
+        (Conv1D(3, 4), (5, 2, 4)),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_frozen_parameters_get_nothing(module: nn.Module, shape: tuple[int, ...], frozen: str) -> None:
+    for name, p in module.named_parameters():
+        p.requires_grad_(name != frozen)
+    assert_equal_to_loop(randomised(module), normal(*shape), 1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types(dtype: torch.dtype) -> None:
+    """bfloat16 has 8 bits: a loop in it is good to about 1e-2."""
+    module = randomised(nn.Sequential(nn.Conv1d(2, 4, 3), nn.GELU(), nn.Flatten(), nn.Linear(24, 3))).to(dtype)
+    assert_equal_to_loop(module, normal(4, 2, 8).to(dtype), 1.0, rel=1e-9 if dtype == torch.float64 else 2e-2)
+
+
+def test_layers_of_several_types_in_one_model() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.low = nn.Linear(6, 5, dtype=torch.bfloat16)
+            self.high = nn.Linear(5, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.high(self.low(x.bfloat16()).float())
+
+    assert_equal_to_loop(randomised(Mixed()), normal(4, 6), 1.0, rel=2e-2)
+
+
+def test_autocast() -> None:
+    """Autocast computes in bfloat16; the clipped sum of single-precision parameters stays within its rounding."""
+    module = randomised(nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)))
+    x = normal(4, 6)
+    exact = by_books(module, x, 1.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = by_books(module, x, 1.0, loss=lambda y: y.float().square().sum(dim=1))
+        loop = by_books(module, x, 1.0, loss=lambda y: y.float().square().sum(dim=1))
+    assert all(f.dtype == torch.float32 for f in found)
+    assert len(exact) == len(loop)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Embedding(4, 3, max_norm=1.0),
+        nn.Embedding(4, 3, scale_grad_by_freq=True),
+        nn.Embedding(4, 3, sparse=True),
+        nn.InstanceNorm1d(3, affine=True, track_running_stats=True),
+        nn.ConvTranspose2d(2, 2, 3),
+        nn.Bilinear(2, 2, 2),
+        nn.PReLU(),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_layers_without_a_rule(layer: nn.Module) -> None:
+    assert rule_of(layer) is None
+
+
+def test_a_layer_that_computes_something_else_has_no_rule() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    class StrangeRMSNorm(nn.RMSNorm):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + self.weight
+
+    assert rule_of(Doubled(2, 2)) is None
+    assert rule_of(StrangeRMSNorm(4)) is None

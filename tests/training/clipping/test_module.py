@@ -1,0 +1,245 @@
+"""Whole models: repeated and tied layers, what escapes the books, the choice that the engine makes."""
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from opacus.utils.batch_memory_manager import BatchMemoryManager
+from tests.training.clipping.helpers import assert_equal_to_loop, by_books, by_loop
+from tests.training.clipping.test_layers import normal, randomised
+from tests.training.helpers import private, released, seeded, small_data, small_model, take_steps
+from torch import nn
+
+import plrvo
+from plrvo.training.clipping import BookkeepingModule, unsupported_layers
+from plrvo.training.clipping.contributions import Outer
+from plrvo.validate import InvalidArgument
+
+CLIPS = pytest.mark.parametrize("clip", [1e-3, 1.0, 1e4])
+
+
+class Repeated(nn.Module):
+    """One linear layer and one convolution used three and two times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.linear = nn.Conv1d(3, 3, 3, padding=1), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.convolution(torch.tanh(self.convolution(x)))
+        return self.linear(torch.tanh(self.linear(torch.tanh(self.linear(x)))))
+
+
+class Tied(nn.Module):
+    """A language model whose output layer is its embedding; positions are numbered once for all examples."""
+
+    def __init__(self, vocabulary: int = 40, width: int = 6) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(10, width)
+        self.inner, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(tokens.shape[1])[None]
+        x = self.words(tokens) + self.places(places)
+        return self.head(self.norm(x + torch.tanh(self.inner(x))))
+
+
+@CLIPS
+def test_a_module_used_several_times(clip: float) -> None:
+    assert_equal_to_loop(randomised(Repeated()), normal(4, 3, 8), clip)
+
+
+@CLIPS
+@pytest.mark.parametrize("count", [1, 4])
+def test_tied_embeddings_and_shared_positions(clip: float, count: int) -> None:
+    tokens = torch.randint(0, 40, (count, 7), generator=seeded(3))
+    assert_equal_to_loop(randomised(Tied()), tokens, clip)
+
+
+@CLIPS
+def test_in_place_activations_and_residual_sums(clip: float) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)
+            self.norm = nn.GroupNorm(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = nn.functional.relu(self.norm(self.one(x)), inplace=True)
+            y = self.two(y)
+            y += x
+            return nn.functional.relu(y, inplace=True)
+
+    assert_equal_to_loop(randomised(nn.Sequential(Block(), Block())), normal(3, 2, 5, 5), clip)
+
+
+def test_a_parameter_that_the_loss_does_not_depend_on_gets_zero() -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.idle = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(x)
+
+    found = by_books(randomised(Unused()), normal(4, 3), 1.0)
+    assert [bool(f.any()) for f in found] == [True, True, False, False]
+
+
+def test_sum_and_mean_losses_agree() -> None:
+    module = randomised(Repeated())
+    for mean, total in zip(
+        by_books(module, normal(4, 3, 8), 1.0), by_books(module, normal(4, 3, 8), 1.0, reduction="sum"), strict=True
+    ):
+        assert torch.allclose(mean, total, rtol=1e-4, atol=1e-6)
+
+
+def test_no_norm_is_reported_too_small_where_terms_cancel() -> None:
+    """Opposite tokens leave a gradient 1e-4 of its terms: the ghost norm in single precision has lost it by then."""
+    generator = seeded(4)
+    for trial in range(200):
+        count, width = 2 + trial % 40, 64
+        left = torch.randn(8, count, width, generator=generator)
+        left[:, 1::2] = left[:, 0 : count - count % 2 : 2]
+        right = torch.randn(8, count, width, generator=generator)
+        right[:, 1::2] = -right[:, 0 : count - count % 2 : 2] * (1 + 1e-4 * (trial % 3))
+        if count % 2:
+            right[:, -1] = 0
+        exact = (left.double().transpose(1, 2) @ right.double()).square().sum(dim=(1, 2))
+        assert torch.all(Outer(left, right).squared_norms().double() >= exact * (1 - 1e-6))
+
+
+def test_a_parameter_used_without_its_layer_is_refused() -> None:
+    class Escape(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x) @ self.linear.weight
+
+    wrapped = BookkeepingModule(Escape())
+    with pytest.raises(RuntimeError, match=r"linear\.weight is used without calling its layer"):
+        wrapped(normal(2, 3)).sum().backward()
+
+
+def test_a_layer_that_mixes_examples_with_positions_is_refused() -> None:
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x.flatten(0, 1))
+
+    with pytest.raises(RuntimeError, match="10 rows in a batch of 2"):
+        BookkeepingModule(Flat())(normal(2, 5, 3)).sum().backward()
+
+
+def test_gradients_of_two_batches_do_not_mix() -> None:
+    _, model, optimizer, loss, _ = private(mode="bookkeeping")
+    x, y = small_data().tensors
+    loss(model(x[:3]), y[:3]).backward()
+    with pytest.raises(ValueError, match="a second pass before"):
+        model(x[:3])
+    optimizer.zero_grad()
+    loss(model(x[:3]), y[:3]).backward()
+
+
+def test_evaluation_leaves_the_books_alone() -> None:
+    _, model, optimizer, loss, _ = private(mode="bookkeeping")
+    x, y = small_data().tensors
+    model.eval()
+    loss(model(x), y).backward  # noqa: B018
+    model.train()
+    with torch.no_grad():
+        model(x[:2])
+    before = released(model, optimizer, loss, x[:3], y[:3])
+    _, model, optimizer, loss, _ = private(mode="bookkeeping")
+    assert torch.equal(before, released(model, optimizer, loss, x[:3], y[:3]))
+
+
+def test_virtual_batches_release_what_one_batch_does() -> None:
+    def weights(limit: int | None) -> torch.Tensor:
+        _, model, optimizer, loss, loader = private(mode="bookkeeping", steps=5)
+        if limit is None:
+            take_steps(model, optimizer, loss, loader)
+        else:
+            with BatchMemoryManager(data_loader=loader, max_physical_batch_size=limit, optimizer=optimizer) as split:
+                take_steps(model, optimizer, loss, split)
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    assert torch.allclose(weights(None), weights(4), atol=1e-6)
+
+
+def test_per_layer_clipping_equals_opacus() -> None:
+    x, y = small_data().tensors
+    noise = plrvo.Laplace(1e-6)
+    one, other = (
+        released(*private(noise, mode=mode, clipping="per_layer", clip=0.3)[1:4], x[:9], y[:9])
+        for mode in ("hooks", "bookkeeping")
+    )
+    assert torch.allclose(one, other, atol=2e-5)
+
+
+def test_auto_keeps_books_where_every_layer_has_a_rule() -> None:
+    engine, *_ = private(mode="auto")
+    assert engine.grad_sample_mode == "bookkeeping"
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.scale = nn.Linear(64, 4), nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x.flatten(1)) * self.scale
+
+
+def test_auto_falls_back_to_hooks_and_says_why() -> None:
+    assert unsupported_layers(Scaled()) == ["module (Scaled)"]
+    with pytest.warns(UserWarning, match=r"hooks instead of bookkeeping.*no rule for module \(Scaled\)"):
+        engine, *_ = private(mode="auto", module=Scaled())
+    assert engine.grad_sample_mode == "hooks"
+    with pytest.warns(UserWarning, match="l1 norms"):
+        engine, *_ = private(plrvo.Laplace(1.0), mode="auto", clipping="l1")
+    assert engine.grad_sample_mode == "hooks"
+
+
+def test_bookkeeping_that_was_asked_for_is_not_replaced() -> None:
+    with pytest.raises(InvalidArgument, match="no rule for module"):
+        private(mode="bookkeeping", module=Scaled())
+
+
+def test_the_module_is_itself_again_after_cleanup() -> None:
+    module = small_model()
+    before = copy.deepcopy(module.state_dict())
+    wrapped = BookkeepingModule(module)
+    plain: Any = wrapped.to_standard_module()
+    x, y = small_data().tensors
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.CrossEntropyLoss()(plain(x), y).backward()
+    assert all(p.grad is not None for p in module.parameters())
+    assert all(torch.equal(before[k], v) for k, v in plain.state_dict().items())
+
+
+def test_a_failing_layer_keeps_its_parameters() -> None:
+    module = nn.Linear(3, 2)
+    weight = module.weight
+    with pytest.raises(RuntimeError):
+        BookkeepingModule(module)(normal(2, 5))
+    assert module.weight is weight
+
+
+def test_loop_and_books_disagree_when_clipping_is_broken() -> None:
+    """The comparison can fail: a sum clipped at twice the norm is seen."""
+    module, x = randomised(nn.Linear(3, 2)), normal(4, 3)
+    assert not all(
+        torch.allclose(a, b, rtol=1e-2)
+        for a, b in zip(by_books(module, x, 2e-3), by_loop(module, x, 1e-3), strict=True)
+    )
