@@ -123,7 +123,7 @@ def test_a_parameter_used_without_its_layer_is_refused() -> None:
             return self.linear(x) @ self.linear.weight
 
     wrapped = BookkeepingModule(Escape())
-    with pytest.raises(RuntimeError, match=r"linear\.weight is used without calling its layer"):
+    with pytest.raises(RuntimeError, match=r"linear\.weight got a gradient that is not clipped"):
         wrapped(normal(2, 3)).sum().backward()
 
 

@@ -1,0 +1,110 @@
+"""Writes docs/performance.md and its pictures from benchmarks/results.json: `python -m docs.figures.performance`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).parents[2]
+PAGE, IMAGES = ROOT / "docs" / "performance.md", ROOT / "docs" / "images"
+NAMES = {
+    "training": "Training steps",
+    "sampling": "Drawing noise",
+    "text": "Text",
+    "ftrl": "Correlated noise",
+    "accounting": "Accounting",
+    "design": "Design",
+    "audit": "Audits",
+    "imports": "Import",
+}
+COLOURS = {"no privacy": "0.6", "plrvo": "tab:blue", "Opacus hooks": "tab:orange", "Opacus ghost": "tab:red"}
+
+OPENING = """# Performance
+
+`make bench` runs every measurement on this page, the contenders taking turns in one process, and writes
+`benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns, spreads are
+interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
+
+![time of a training step against no privacy](images/performance-steps.png)
+
+## How a step costs little more than one without privacy
+
+The gradient of a linear layer's weight, for one example, is a sum of outer products of what went in and of the gradient
+of what came out, one for each token. Opacus's hooks form that gradient for every example; its ghost clipping computes
+the norms only and then takes a second backward pass. Here the one backward pass records both factors and computes no
+weight gradient; norms come from the factors' products with each other, and one weighted matrix product gives the
+clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is smaller than its factors, as in
+most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by a
+kernel that stays in the cache and uses every core.
+
+"""
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| measured | plrvo | others | ratio |", "|---|---|---|---|"]
+    lines += [f"| {row['what']} | {row['ours']} | {row['theirs']} | {row['ratio']} |" for row in rows]
+    return "\n".join(lines)
+
+
+def page(results: dict[str, Any]) -> str:
+    """The whole page."""
+    groups = results["groups"]
+    parts = [OPENING.format(cores=results["cores"]).rstrip()]
+    parts += [f"## {title}\n\n{_table(groups[name])}" for name, title in NAMES.items() if name in groups]
+    if "growth" in groups:
+        pictures = "\n\n".join(f"![{row['what']}](images/{_file(row).name})" for row in groups["growth"])
+        parts.append(f"## Growth\n\n{pictures}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _file(row: dict[str, Any]) -> Path:
+    return IMAGES / f"performance-{row['unit']}-by-{row['axis']}.png"
+
+
+def draw_steps(rows: list[dict[str, Any]]) -> None:
+    """Bars: each contender's step in units of the step without privacy."""
+    cases = [row for row in rows if "seconds" in row]
+    figure, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
+    for i, contender in enumerate(COLOURS):
+        heights = [row["seconds"][contender] / row["seconds"]["no privacy"] for row in cases]
+        bars = axes.bar([j + 0.2 * (i - 1.5) for j in range(len(cases))], heights, 0.2, label=contender)
+        bars.patches[0].axes.bar_label(bars, fmt="%.2f", fontsize=8)
+        for bar in bars:
+            bar.set_color(COLOURS[contender])
+    axes.set_xticks(range(len(cases)), [row["model"].replace(", batch", "\nbatch") for row in cases], fontsize=8)
+    axes.set_ylabel("time of a step, no privacy = 1")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(IMAGES / "performance-steps.png", dpi=120)
+    plt.close(figure)
+
+
+def draw_growth(row: dict[str, Any]) -> None:
+    """One picture with logarithmic axes."""
+    figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+    for name, points in row["curves"].items():
+        axes.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=COLOURS.get(name))
+    axes.set_xlabel(row["axis"])
+    axes.set_ylabel(row["unit"])
+    axes.set_title(row["picture"], fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(_file(row), dpi=120)
+    plt.close(figure)
+
+
+def read() -> dict[str, Any]:
+    """The measurements."""
+    results: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    return results
+
+
+if __name__ == "__main__":
+    measured = read()
+    draw_steps(measured["groups"]["training"])
+    for each in measured["groups"]["growth"]:
+        draw_growth(each)
+    PAGE.write_text(page(measured), encoding="utf-8")
