@@ -165,8 +165,8 @@ def _refuse(name: str) -> Any:
     def refuse(parameter: Tensor) -> None:
         parameter.grad = None
         raise RuntimeError(
-            f"{name} got a gradient that is not clipped: it is used without calling its layer (grad_sample_mode='hooks' "
-            "may do), or the model is not in training mode (call train())"
+            f"{name} got a gradient that is not clipped: it is used without calling its layer "
+            "(grad_sample_mode='hooks' may do), or the model is not in training mode (call train())"
         )
 
     return refuse
