@@ -33,8 +33,8 @@ def _noise() -> Curves:
         buffer = torch.zeros(10**exponent)
         contenders: dict[str, Callable[[], object]] = {
             "torch normal_": lambda b=buffer: b.normal_(generator=generator),
-            "Gamma-PLRV": lambda b=buffer: gamma.add_to(b, generator),
-            "Laplace": lambda b=buffer: laplace.add_to(b, generator),
+            "Gamma-PLRV": lambda b=buffer: gamma.add_to([b], generator),
+            "Laplace": lambda b=buffer: laplace.add_to([b], generator),
         }
         for name, timing in interleaved(contenders, 5).items():
             curves[name].append((10**exponent, timing.median))

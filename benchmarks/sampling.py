@@ -21,8 +21,8 @@ def run() -> list[dict[str, object]]:
 
     times = interleaved(
         {
-            "gamma": lambda: gamma.add_to(buffer, generator),
-            "laplace": lambda: laplace.add_to(buffer, generator),
+            "gamma": lambda: gamma.add_to([buffer], generator),
+            "laplace": lambda: laplace.add_to([buffer], generator),
             "normal_": lambda: buffer.normal_(generator=generator),
             "two draws": two_draws,
         },

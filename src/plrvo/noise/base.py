@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
@@ -38,10 +40,19 @@ class Noise(ABC):
         torch's default type.
         """
 
-    def add_to(self, buffer: Any, generator: Generator) -> None:
-        """Add a fresh draw to an array or tensor in place; the generator is of the same library."""
-        drawn = self.sample(tuple(buffer.shape), generator, buffer.dtype)
-        buffer += drawn if isinstance(drawn, np.ndarray) else drawn.to(buffer.device)
+    def add_to(self, buffers: Sequence[Any], generator: Generator) -> None:
+        """Add one fresh draw to arrays or tensors in place: a shared scale is shared by all of them.
+
+        The generator is of the same library as the buffers.
+        """
+        if not buffers:
+            return
+        sizes = [math.prod(buffer.shape) for buffer in buffers]
+        drawn, start = self.sample(sum(sizes), generator, buffers[0].dtype), 0
+        for buffer, size in zip(buffers, sizes, strict=True):
+            part = drawn[start : start + size].reshape(buffer.shape)
+            buffer += part if isinstance(part, np.ndarray) else part.to(buffer)
+            start += size
 
     @abstractmethod
     def log_density(self, z: ArrayLike) -> Array: ...

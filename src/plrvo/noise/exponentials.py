@@ -5,7 +5,7 @@ The kernel draws E (NumPy's ziggurat, in double precision: a single's 24 bits wo
 it, and writes the result, one block at a time, so that every intermediate stays in the cache and nothing of the size
 of the buffer is allocated.
 
-Spans of the buffer have independent streams, keyed by what the caller's generator gives and by the span's position.
+Spans of the buffers have independent streams, keyed by what the caller's generator gives and by the span's number.
 They are filled by as many threads as there are; the result does not depend on how many.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,23 +23,23 @@ from numpy.typing import NDArray
 Map = Callable[[NDArray[Any]], None]  # unit exponentials to sizes of noise, in place
 
 _BLOCK = 1 << 15  # values that stay in the cache of a core while the steps pass over them
-_SPAN = 1 << 19  # values of one stream: enough to make its seeding and its thread negligible
+_SPAN = 1 << 17  # values of one stream at most: enough to make its seeding negligible
 
 
-def write_signed(flat: NDArray[Any], key: tuple[int, ...], to_size: Map, *, add: bool) -> None:
-    """Fill a one-dimensional array with sign * to_size(E), or add that to it."""
-    starts = range(0, flat.size, _SPAN)
+def write_signed(flats: Sequence[NDArray[Any]], key: tuple[int, ...], to_size: Map, *, add: bool) -> None:
+    """Fill one-dimensional arrays with sign * to_size(E), or add that to them."""
+    spans = [flat[start : start + _SPAN] for flat in flats for start in range(0, flat.size, _SPAN)]
 
-    def write_span(start: int) -> None:
-        _write_span(flat[start : start + _SPAN], key, start // _SPAN, to_size, add)
+    def write(number: int) -> None:
+        _write_span(spans[number], key, number, to_size, add)
 
-    threads = min(_threads(), len(starts))
-    if threads < 2:
-        for start in starts:
-            write_span(start)
+    threads = min(_threads(), len(spans))
+    if threads < 2 or sum(span.size for span in spans) < _SPAN:
+        for number in range(len(spans)):
+            write(number)
     else:
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(write_span, starts))
+            list(pool.map(write, range(len(spans))))
 
 
 def _write_span(span: NDArray[Any], key: tuple[int, ...], number: int, to_size: Map, add: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,8 +50,8 @@ class Laplace(Noise):
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         return sampling.signed(sampling.laplace_size(self.b), shape, generator, dtype)
 
-    def add_to(self, buffer: Any, generator: sampling.Generator) -> None:
-        sampling.add_signed(sampling.laplace_size(self.b), buffer, generator)
+    def add_to(self, buffers: Sequence[Any], generator: sampling.Generator) -> None:
+        sampling.add_signed(sampling.laplace_size(self.b), buffers, generator)
 
     def log_density(self, z: ArrayLike) -> Array:
         return -np.abs(np.asarray(z, dtype=float)) / self.b - math.log(2 * self.b)

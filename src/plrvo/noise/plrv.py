@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -226,11 +227,11 @@ class GammaPLRV(_Mixture):
             return super().sample(shape, generator, dtype)
         return sampling.signed(sampling.lomax_size(self.k, self.theta), shape, generator, dtype)
 
-    def add_to(self, buffer: Any, generator: sampling.Generator) -> None:
+    def add_to(self, buffers: Sequence[Any], generator: sampling.Generator) -> None:
         if self.shared:
-            super().add_to(buffer, generator)
+            super().add_to(buffers, generator)
         else:
-            sampling.add_signed(sampling.lomax_size(self.k, self.theta), buffer, generator)
+            sampling.add_signed(sampling.lomax_size(self.k, self.theta), buffers, generator)
 
     def _log_phi(self, t: Array) -> Array:
         return math.log(self.k * self.theta / 2) - (self.k + 1) * np.log1p(self.theta * t)

@@ -97,7 +97,7 @@ def signed(to_size: Map, shape: Shape, generator: Generator, dtype: Any) -> Any:
     """sign * to_size(E) in a new array, or in a tensor on the device of a torch generator."""
     if isinstance(generator, np.random.Generator):
         out = np.empty(_as_shape(shape), dtype=_numpy_dtype(dtype))
-        write_signed(out.reshape(-1), _key(generator), to_size, add=False)
+        write_signed([out.reshape(-1)], _key(generator), to_size, add=False)
         return out
     source, torch = torch_generator(generator), loaded_torch()
     dtype = dtype or torch.get_default_dtype()
@@ -105,17 +105,19 @@ def signed(to_size: Map, shape: Shape, generator: Generator, dtype: Any) -> Any:
         raise InvalidArgument("dtype", dtype, "a floating-point type")
     known_to_numpy = dtype in (torch.float32, torch.float64)
     tensor = torch.empty(_as_shape(shape), dtype=dtype if known_to_numpy else torch.float32)
-    write_signed(tensor.view(-1).numpy(), _key(generator), to_size, add=False)
+    write_signed([tensor.view(-1).numpy()], _key(generator), to_size, add=False)
     return tensor.to(dtype=dtype, device=source.device)
 
 
-def add_signed(to_size: Map, buffer: Any, generator: Generator) -> None:
-    """buffer += sign * to_size(E), without a second array of its size where the buffer can be written to directly."""
-    flat = _flat_view(buffer)
-    if flat is None:
-        buffer += signed(to_size, buffer.shape, generator, buffer.dtype).to(buffer.device)
-    else:
-        write_signed(flat, _key(generator), to_size, add=True)
+def add_signed(to_size: Map, buffers: Sequence[Any], generator: Generator) -> None:
+    """Each buffer += sign * to_size(E), without second arrays of their size where they can be written to directly."""
+    flats = [_flat_view(buffer) for buffer in buffers]
+    direct = [flat for flat in flats if flat is not None]
+    if direct:
+        write_signed(direct, _key(generator), to_size, add=True)
+    for buffer, flat in zip(buffers, flats, strict=True):
+        if flat is None:
+            buffer += signed(to_size, buffer.shape, generator, buffer.dtype).to(buffer.device)
 
 
 def _flat_view(buffer: Any) -> NDArray[Any] | None:

@@ -76,21 +76,10 @@ class NoiseMixin(_Base):
         for p in parameters:
             _check_processed_flag(p.summed_grad)
         if getattr(self, "rank", 0) == 0:
-            self._add_noise_to([p.summed_grad for p in parameters])
+            self.noise.add_to([p.summed_grad for p in parameters], self.generator)
         for p in parameters:
             p.grad = p.summed_grad.view_as(p)
             _mark_as_processed(p.summed_grad)
-
-    def _add_noise_to(self, sums: list[torch.Tensor]) -> None:
-        generator: torch.Generator = self.generator
-        if not self.noise.shared:
-            for s in sums:
-                self.noise.add_to(s, generator)
-            return
-        # One scale for all coordinates of the step: one draw.
-        flat = self.noise.sample(sum(s.numel() for s in sums), generator, sums[0].dtype)
-        parts = flat.split([s.numel() for s in sums])
-        torch._foreach_add_(sums, [part.view(s.shape).to(s) for part, s in zip(parts, sums, strict=True)])
 
     def scale_grad(self) -> None:
         """Divide by the expected batch size: all parameters in one call."""

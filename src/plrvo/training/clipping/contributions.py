@@ -172,7 +172,8 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
 
 def outer(left: Tensor, right: Tensor) -> Contribution:
     """l and r with one or more dimensions of positions, in whichever form is smaller to keep and cheaper to use."""
-    left, right = rows_of_positions(left), rows_of_positions(right)
+    # Contiguous once, since every product below would copy otherwise.
+    left, right = rows_of_positions(left).contiguous(), rows_of_positions(right).contiguous()
     _, positions, rows = left.shape
     columns = right.shape[2]
     factored = Outer(left, right)
