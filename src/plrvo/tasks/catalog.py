@@ -40,7 +40,15 @@ class Family:
     options: tuple[str, ...] = ()
 
 
-FAMILIES = (Family("vision", ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"), "plrvo.tasks.vision.task"),)
+FAMILIES = (
+    Family("vision", ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"), "plrvo.tasks.vision.task"),
+    Family(
+        "text",
+        ("sst2", "qnli", "snli", "sick"),
+        "plrvo.tasks.text.task",
+        ("trainable", "max_length", "limit", "data"),
+    ),
+)
 NAMES = tuple(name for family in FAMILIES for name in family.tasks)
 
 

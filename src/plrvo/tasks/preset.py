@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ def whole_batches(data: Dataset[Any], sampler: Sampler[list[int]] | None = None)
     if sampler is None:
         return DataLoader(data, collate_fn=lambda batch: batch)
     return DataLoader(data, batch_sampler=sampler, collate_fn=lambda batch: batch)
+
+
+@contextmanager
+def initialised_from(generator: torch.Generator) -> Iterator[None]:
+    """Weights made inside are a function of one draw from `generator`; torch's own state is left as it is."""
+    seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device).item())
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would seed every other device as well.
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 @dataclass(frozen=True)

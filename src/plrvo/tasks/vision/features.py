@@ -7,17 +7,16 @@ the features does.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional
 
-from plrvo.files import write_bytes
+from plrvo.tasks.features import Chunk, cached_features
 from plrvo.tasks.sources import data_folder
 from plrvo.tasks.vision.data import ImageData
 from plrvo.tasks.vision.efficientnet import FEATURES, WEIGHTS_SHA256, Lite0Features, load_lite0
@@ -74,35 +73,34 @@ def features(
         raise InvalidArgument("images", tuple(images.shape), "the shape (N, 1 or 3, H, W)")
     if isinstance(size, bool) or size < 32 or size % 32:
         raise InvalidArgument("size", size, "a multiple of 32")
-    network: Lite0Features | None = None
-    parts = [torch.empty(0, FEATURES, dtype=torch.float16)]
-    for start in range(0, len(images), CHUNK):
-        chunk = images[start : start + CHUNK]
-        # Pixels were bytes once: rounding takes away what scaling back and forth has added.
-        pixels = chunk.mul(255).round_()
-        if not bool(((pixels >= 0) & (pixels <= 255)).all()):
-            raise InvalidArgument("images", f"values from {chunk.amin():g} to {chunk.amax():g}", "pixels in [0, 1]")
-        path = None if cache_dir is None else cache_dir / f"{_key(pixels, size)}.safetensors"
-        part = None if path is None else _read(path, len(pixels))
-        if part is None:
-            network = network or load_lite0()
-            part = _compute(network, pixels, size)
-            if path is not None:
-                _write(path, part)
-        parts.append(part)
-        if progress is not None:
-            progress(start + len(pixels), len(images))
-    return torch.cat(parts).float()
+    network = cache(load_lite0)  # loaded when the first chunk needs it
+
+    def chunks() -> Iterator[Chunk]:
+        for start in range(0, len(images), CHUNK):
+            chunk = images[start : start + CHUNK]
+            # Pixels were bytes once: rounding takes away what scaling back and forth has added.
+            pixels = chunk.mul(255).round_()
+            if not bool(((pixels >= 0) & (pixels <= 255)).all()):
+                raise InvalidArgument("images", f"values from {chunk.amin():g} to {chunk.amax():g}", "pixels in [0, 1]")
+            yield Chunk(_key(pixels, size), len(pixels), partial(_compute, network, pixels, size))
+
+    heard = None if progress is None else partial(_report, progress, len(images))
+    parts = cached_features(chunks(), cache_dir, heard)
+    return torch.cat([torch.empty(0, FEATURES, dtype=torch.float16), *parts]).float()
+
+
+def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
+    progress(done, total)
 
 
 @torch.inference_mode()
-def _compute(network: Lite0Features, pixels: Tensor, size: int) -> Tensor:
+def _compute(network: Callable[[], Lite0Features], pixels: Tensor, size: int) -> Tensor:
     part = torch.empty(len(pixels), FEATURES, dtype=torch.float16)
     step = max(2, BATCH_PIXELS // size**2)
     for start in range(0, len(pixels), step):
         batch = pixels[start : start + step].expand(-1, 3, -1, -1)
         batch = functional.interpolate(batch, size=(size, size), mode="bicubic", align_corners=False).clamp(0, 255)
-        part[start : start + step] = network(batch.contiguous(memory_format=torch.channels_last))
+        part[start : start + step] = network()(batch.contiguous(memory_format=torch.channels_last))
     return part
 
 
@@ -110,27 +108,3 @@ def _key(pixels: Tensor, size: int) -> str:
     digest = hashlib.sha256(f"lite0 {WEIGHTS_SHA256} bicubic {size} {tuple(pixels.shape)};".encode())
     digest.update(pixels.to(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _digest(part: Tensor) -> Tensor:
-    return torch.frombuffer(bytearray(hashlib.sha256(part.numpy().tobytes()).digest()), dtype=torch.uint8)
-
-
-def _write(path: Path, part: Tensor) -> None:
-    try:
-        write_bytes(path, save({"features": part, "sha256": _digest(part)}))
-    except OSError as error:
-        raise InvalidArgument(
-            "cache_dir", str(path.parent), f"a folder that can be written ({error.strerror})"
-        ) from None
-
-
-def _read(path: Path, count: int) -> Tensor | None:
-    """The features in `path`; None when there are none, or not as they were written: then they are computed again."""
-    try:
-        tensors = load(path.read_bytes())
-        part, digest = tensors["features"], tensors["sha256"]
-    except (OSError, SafetensorError, KeyError):
-        return None
-    whole = part.shape == (count, FEATURES) and part.dtype == torch.float16 and torch.equal(digest, _digest(part))
-    return part if whole else None

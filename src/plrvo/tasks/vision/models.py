@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from plrvo.tasks.preset import initialised_from
 from plrvo.tasks.vision.catalog import scaling_of
 from plrvo.tasks.vision.efficientnet import FEATURES
 from plrvo.tasks.vision.resnet import resnet18
@@ -42,10 +43,7 @@ def build_model(name: str, data_shape: Shape, classes: int, generator: torch.Gen
     kind, _, checkpoint = name.partition(":")
     if kind not in NAMES or (checkpoint and kind != "vit") or name.endswith(":"):
         raise InvalidArgument("model", name, f"one of {', '.join(NAMES)}, or vit:NAME_OR_FOLDER")
-    seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device).item())
-    with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed, which would seed every other device as well.
-        torch.default_generator.manual_seed(seed)
+    with initialised_from(generator):
         if kind == "logistic":
             return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
         if kind == FEATURE_HEAD:

@@ -1,0 +1,56 @@
+"""What is trained of a model; its number of parameters is the dimension that the accountant sees.
+
+| choice | parameters |
+|---|---|
+| `all` | every one |
+| `lora` | low-rank additions to the attention of every layer (peft), and the head |
+| `bias` | every bias, and the head |
+| `head` | what stands on top of the pretrained encoder |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from plrvo.tasks.preset import initialised_from
+from plrvo.validate import InvalidArgument
+
+CHOICES = ("all", "lora", "bias", "head")
+LORA_RANK, LORA_ALPHA = 8, 16
+
+
+def choose(model: Any, trainable: str, generator: torch.Generator) -> None:
+    """Set what is trained of `model`, whose pretrained part is `model.base_model`."""
+    if trainable not in CHOICES:
+        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
+    if trainable == "lora":
+        with initialised_from(generator):
+            _add_lora(model)
+    pretrained = {id(p) for p in model.base_model.parameters()}
+    for name, parameter in model.named_parameters():
+        head = id(parameter) not in pretrained
+        parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith(".bias"), "head": False}
+        parameter.requires_grad_(head or parts[trainable])
+
+
+def dimension(module: nn.Module) -> int:
+    """The number of trained parameters."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def _add_lora(model: Any) -> None:
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise InvalidArgument("trainable", "lora", "peft to be installed: pip install 'plrvo[text]'") from None
+    try:
+        inject_adapter_in_model(LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA), model.base_model)
+    except ValueError as error:
+        raise InvalidArgument(
+            "trainable",
+            "lora",
+            f"all, bias or head for this model: peft has no layers to add to ({' '.join(str(error).split())[:120]})",
+        ) from None
