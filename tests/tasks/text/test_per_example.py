@@ -14,7 +14,7 @@ from plrvo.training import PrivacyEngine
 from plrvo.training.loop import forward
 from plrvo.validate import InvalidArgument
 
-MODES = ("hooks", "ghost")
+MODES = ("bookkeeping", "hooks", "ghost")
 CLIP = 2.0
 
 

@@ -131,7 +131,7 @@ class BookkeepingModule(AbstractGradSampleModule):
         for name, p in self._attached[layer].items():
             if p is not None:
                 layer._parameters[name] = p.detach()
-        if isinstance(layer, nn.Embedding) and args and len(args[0]) == 1 != self.book.batch_size:
+        if isinstance(layer, nn.Embedding) and args and len(args[0]) == 1 < self.book.batch_size:
             # Position numbers come once for all examples; each example needs its own gradient of them.
             return (args[0].expand(self.book.batch_size, *args[0].shape[1:]), *args[1:]), kwargs
         return None
@@ -146,6 +146,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         x = args[0] if args else next(iter(kwargs.values()))
 
         def show(x: Tensor, gradient: Tensor) -> None:
+            if self.book.batch_size == 0:
+                return  # no examples, no contributions, whatever the module works on in their place
             if len(gradient) != self.book.batch_size:
                 raise RuntimeError(
                     f"{name}: {len(gradient)} rows in a batch of {self.book.batch_size} examples; "
