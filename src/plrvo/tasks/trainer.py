@@ -1,0 +1,200 @@
+"""A `transformers.Trainer` that trains with a plan: Poisson batches, clipped and noised steps, a receipt at the end.
+
+It takes the same steps as `plrvo.training.loop`, from the same generators. What a Trainer writes and logs of private
+examples before the noise (training loss, gradient norms, counts of tokens) is left out; the certified epsilon of the
+steps so far is logged in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import Trainer
+from transformers.trainer_utils import TrainOutput
+
+from plrvo.design import Plan
+from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
+from plrvo.training import PrivacyEngine
+from plrvo.training.receipt import make_receipt, write_receipt
+from plrvo.validate import InvalidArgument
+
+RECEIPT, WEIGHTS = "receipt.json", "model.safetensors"
+# What these do would happen outside the account, or has not been shown to keep examples apart.
+_REFUSED = ("fp16", "bf16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size", "gradient_checkpointing")
+_REFUSED += ("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen")
+_PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
+
+
+class PrivateTrainer(Trainer):
+    """Your `Trainer` with a plan.
+
+    | argument of `TrainingArguments` | here |
+    |---|---|
+    | `per_device_train_batch_size` | how many examples go through the model at once; batches are the plan's |
+    | `max_steps`, `num_train_epochs` | the plan's steps; another number in `max_steps` is refused |
+    | `max_grad_norm` | not used: each example's gradient is clipped to the plan's clip |
+    | `gradient_accumulation_steps` | 1; the plan's sampling rate says how large a batch is |
+    | optimizer, learning rate, schedule, evaluation, saving | as ever |
+
+    `criterion(outputs, labels)` has a `reduction` as torch's losses do; cross entropy of the logits by default. `task`
+    describes data and model in the receipt. Generators that are not given are seeded by the operating system.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        args: Any,
+        *,
+        plan: Plan,
+        criterion: nn.Module | None = None,
+        postprocess: str | None = None,
+        clipping: str = "flat",
+        grad_sample_mode: str = "auto",
+        expected_batch_size: int | None = None,
+        noise_generator: torch.Generator | None = None,
+        sample_generator: torch.Generator | None = None,
+        task: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.get("compute_loss_func") is not None:
+            raise InvalidArgument("compute_loss_func", kwargs["compute_loss_func"], "criterion, a loss by example")
+        super().__init__(model=model, args=_checked(args, plan.workload.steps), **kwargs)
+        self.engine = PrivacyEngine(plan, postprocess=postprocess)
+        self._criterion = criterion or LogitsLoss()
+        self._options: dict[str, Any] = {
+            "clipping": clipping,
+            "grad_sample_mode": grad_sample_mode,
+            "expected_batch_size": expected_batch_size,
+            "noise_generator": noise_generator,
+            "sample_generator": sample_generator,
+        }
+        self._task = task or {}
+        self._seeded = noise_generator is not None or sample_generator is not None
+        self._private: Any = None  # the model under its wrapper, from the first call on
+        self._noisy: Any = None
+        keep_examples_apart(model)
+
+    def train(
+        self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: list[str] | None = None
+    ) -> TrainOutput:
+        """All steps of the plan; then the weights and the receipt are in `output_dir`."""
+        if resume_from_checkpoint:
+            raise InvalidArgument(
+                "resume_from_checkpoint",
+                resume_from_checkpoint,
+                "None: a Trainer's checkpoints hold no ledger of steps",
+            )
+        if trial is not None:
+            raise InvalidArgument("trial", trial, "None: every trial of a search spends a budget of its own")
+        if self._private is not None:
+            raise InvalidArgument("plan", self._noisy.steps_taken, "one call of train(): its steps have been taken")
+        done = super().train(ignore_keys_for_eval=ignore_keys_for_eval)
+        wrapper: Any = self._private
+        wrapper.to_standard_module()
+        self.save_model()
+        self._write_receipt()
+        metrics = {name: value for name, value in done.metrics.items() if name not in _PRIVATE_LOGS}
+        return TrainOutput(done.global_step, float("nan"), metrics)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Poisson batches at the plan's rate. The model and the optimizer become private with it."""
+        collate = self._get_collator_with_removed_columns(self.data_collator, description="training")
+        data: Any = self.train_dataset
+        trained: Any = self.model
+        plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
+        prepared = self.engine.make_private(
+            module=trained,
+            optimizer=self.create_optimizer(),
+            data_loader=plain,
+            criterion=self._criterion,
+            **self._options,
+        )
+        self._private, self._noisy, *criterion, loader = prepared
+        self._criterion = criterion[0] if criterion else self._criterion
+        self.optimizer = self._noisy
+        return loader
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """Clip what a batch contributes, part by part; the Trainer calls the optimizer, which adds the noise."""
+        model.train()
+        batch = dict(self._prepare_inputs(inputs))
+        labels = batch.pop("labels")
+        most = self.args.per_device_train_batch_size
+        starts = range(0, max(1, len(labels)), most)
+        for start in starts:
+            last = start == starts[-1]
+            self._noisy.signal_skip_step(do_skip=not last)
+            self._noisy.zero_grad()
+            part = {name: value[start : start + most] for name, value in batch.items()}
+            self._criterion(self._private(**part), labels[start : start + most]).backward()
+            if not last:
+                self._noisy.step()
+        return torch.zeros((), device=self.args.device)  # the loss of private examples is not for the logs
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Without what is known of private examples, with the certified epsilon of the steps so far."""
+        kept = {name: value for name, value in logs.items() if name not in _PRIVATE_LOGS}
+        plan = self.engine.plan
+        if plan is not None and self._noisy is not None and self._noisy.steps_taken:
+            kept["epsilon_certified"] = self.engine.get_epsilon(plan.delta)
+        super().log(kept, start_time)
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Not counted: it would tell how long private examples are."""
+        return 0
+
+    def _clip_grad_norm(self, model: nn.Module) -> None:
+        """Each example has been clipped; the sum is not, and its norm is private."""
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> None:
+        """As above."""
+
+    def _write_receipt(self) -> None:
+        folder = Path(str(self.args.output_dir))
+        examples: Any = self.train_dataset
+        trained: Any = self.model
+        task = {
+            "model": type(trained).__name__,
+            "trainable_parameters": sum(p.numel() for p in trained.parameters() if p.requires_grad),
+            "examples": len(examples),
+            **self._task,
+        }
+        seeded = "the caller's generators: not private against whoever knows their seeds"
+        run = {
+            "clipping": self._options["clipping"],
+            "grad_sample_mode": self.engine.grad_sample_mode,
+            "expected_batch_size": self._noisy.expected_batch_size,
+            "processes": 1,
+            "optimizer": type(self._noisy.original_optimizer).__name__,
+            "learning_rate": self.args.learning_rate,
+            "schedule": str(self.args.lr_scheduler_type),
+            "randomness": seeded if self._seeded else "the operating system",
+            "metrics": next((row for row in reversed(self.state.log_history) if "eval_loss" in row), None),
+        }
+        write_receipt(folder / RECEIPT, make_receipt(self.engine, self._noisy, folder / WEIGHTS, task, run))
+
+
+def _checked(args: Any, steps: int) -> Any:
+    """A copy of the arguments with the plan's number of steps."""
+    for name in _REFUSED:
+        if getattr(args, name, None) not in (None, False, 0, "", "no", [], {}):
+            raise InvalidArgument(name, getattr(args, name), "its default: it is not supported in private training")
+    if args.gradient_accumulation_steps != 1:
+        raise InvalidArgument(
+            "gradient_accumulation_steps",
+            args.gradient_accumulation_steps,
+            "1: the plan's sampling rate says how large a batch is, per_device_train_batch_size how much of it is "
+            "in memory at once",
+        )
+    if args.world_size > 1 or args.n_gpu > 1:
+        raise InvalidArgument("world_size", args.world_size * max(1, args.n_gpu), "1: one process and one device")
+    if args.max_steps not in (-1, steps):
+        raise InvalidArgument("max_steps", args.max_steps, f"{steps}, the plan's steps, or -1")
+    copied = copy.copy(args)
+    copied.max_steps = steps
+    return copied
