@@ -27,7 +27,7 @@ from plrvo.audit.data import Dataset
 from plrvo.audit.ensemble import Recipe, train
 from plrvo.audit.mechanism import new_seed
 from plrvo.audit.models import EnsembleModel, Examples, ModelKind, make_model
-from plrvo.audit.verdict import Audit, check_claim, judge, per_world
+from plrvo.audit.verdict import TwoWorlds, check_claim, judge, per_world
 from plrvo.noise import Noise
 
 Array = NDArray[np.float64]
@@ -148,7 +148,7 @@ def audit_clipbkd(
     jobs: int = 1,
     state: Path | None = None,
     progress: Progress | None = None,
-) -> Audit:
+) -> TwoWorlds:
     """Whether the claim survives ClipBKD. A quarter of the models each: threshold and test, without and with."""
     check_claim(claim)
     runs = per_world(models, "models", confidence, delta)

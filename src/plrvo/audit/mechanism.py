@@ -24,7 +24,7 @@ from plrvo.audit.blocks import Progress, run_blocks, threads
 from plrvo.audit.canary import Canary
 from plrvo.audit.losses import LossLaw, loss_law
 from plrvo.audit.shuffled import Simulate, shuffled
-from plrvo.audit.verdict import Audit, check_claim, judge, per_world
+from plrvo.audit.verdict import TwoWorlds, check_claim, judge, per_world
 from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
@@ -49,7 +49,7 @@ def audit_mechanism(
     jobs: int = 1,
     state: Path | None = None,
     progress: Progress | None = None,
-) -> Audit:
+) -> TwoWorlds:
     """Whether the claim survives the best attack on this canary (by default the spread one, the worst that is known).
 
     `trials` counts all runs: half of them without the example and half with it; half of each choose the threshold and
@@ -103,7 +103,7 @@ def simulator(noise: Noise, work: Workload, canary: Canary, sampler: Sampler = "
 
 def _poisson(law: LossLaw, work: Workload) -> Simulate:
     q, steps = work.sample_rate, work.steps
-    step_law = law.mapped(lambda loss: _with_coin(loss, q))
+    step_law = law.mapped(lambda loss: with_coin(loss, q))
 
     def simulate(present: bool, runs: int, generator: np.random.Generator) -> Array:
         scores = np.zeros(runs)
@@ -122,7 +122,7 @@ def _poisson(law: LossLaw, work: Workload) -> Simulate:
     return simulate
 
 
-def _with_coin(loss: Array, q: float) -> Array:
+def with_coin(loss: Array, q: float) -> Array:
     """log(1 - q + q e^loss), also where the exponential overflows."""
     if q == 1:
         return loss

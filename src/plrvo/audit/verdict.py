@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,17 +27,15 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(ABC):
     """An attack's result beside a claim.
 
     Attributes:
         epsilon_audited: with probability `confidence` over the audit's own randomness, the true epsilon at `delta` is
             at least this.
         epsilon_claimed: the claim that was put to the test.
-        epsilon_certifiable: the most that so many test runs could have shown; no larger claim could be refuted.
-        counts: errors of the rule on the test runs.
-        threshold: the rule says "with the example" where the score exceeds it; chosen on other runs.
-        runs: how many runs there were in all, those that chose the threshold included.
+        epsilon_certifiable: the most that an attack without a single error could have shown with so many runs or
+            canaries; no larger claim could be refuted.
     """
 
     epsilon_audited: float
@@ -44,13 +43,19 @@ class Audit:
     epsilon_certifiable: float
     confidence: float
     delta: float
-    counts: Counts
-    threshold: float
-    runs: int
 
     @property
     def verdict(self) -> str:
         return "refuted" if self.epsilon_audited > self.epsilon_claimed else "consistent"
+
+    @property
+    @abstractmethod
+    def found(self) -> str:
+        """What the attack got right and wrong, in a sentence."""
+
+    @abstractmethod
+    def details(self) -> dict[str, Any]:
+        """The counts that the audited epsilon follows from."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -60,10 +65,34 @@ class Audit:
             "verdict": self.verdict,
             "delta": self.delta,
             "epsilon_certifiable": self.epsilon_certifiable,
-            **asdict(self.counts),
-            "threshold": self.threshold,
-            "runs": self.runs,
+            **self.details(),
         }
+
+
+@dataclass(frozen=True)
+class TwoWorlds(Audit):
+    """Many runs, with the example and without it.
+
+    Attributes:
+        counts: errors of the rule on the test runs.
+        threshold: the rule says "with the example" where the score exceeds it; chosen on other runs.
+        runs: how many runs there were in all, those that chose the threshold included.
+    """
+
+    counts: Counts
+    threshold: float
+    runs: int
+
+    @property
+    def found(self) -> str:
+        counts = self.counts
+        return (
+            f"On {counts.negatives} test runs of each world the rule made {counts.false_positives} false alarms and "
+            f"missed {counts.false_negatives}."
+        )
+
+    def details(self) -> dict[str, Any]:
+        return {**asdict(self.counts), "threshold": self.threshold, "runs": self.runs}
 
 
 def per_world(runs: int, name: str, confidence: float, delta: float) -> int:
@@ -82,7 +111,7 @@ def per_world(runs: int, name: str, confidence: float, delta: float) -> int:
     return runs // 2
 
 
-def judge(scores: Array, claim: float, delta: float, confidence: float, likelihood_ratios: bool = False) -> Audit:
+def judge(scores: Array, claim: float, delta: float, confidence: float, likelihood_ratios: bool = False) -> TwoWorlds:
     """The verdict on scores of shape (2, runs), without and with the example.
 
     The first half of the runs chooses the threshold, the other half tests it. `likelihood_ratios` says that the scores
@@ -93,7 +122,7 @@ def judge(scores: Array, claim: float, delta: float, confidence: float, likeliho
     alpha = 1 - confidence
     threshold = choose_threshold(scores[0, :half], scores[1, :half], delta, alpha, likelihood_ratios)
     counts = count_errors(scores[0, half:], scores[1, half:], threshold)
-    return Audit(
+    return TwoWorlds(
         epsilon_audited=epsilon_bound(counts, delta, alpha),
         epsilon_claimed=float(claim),
         epsilon_certifiable=epsilon_opt(scores.shape[1] - half, alpha, delta),

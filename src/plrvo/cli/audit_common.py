@@ -68,7 +68,6 @@ def exit_code(results: Sequence[Audit]) -> int:
 def tell(result: Audit, claim: str) -> None:
     """The verdict in words."""
     console = Console(highlight=False)
-    counts = result.counts
     word = "" if claim not in ("certified", "published") else f" ({claim})"
     console.print(
         f"The claim of epsilon {result.epsilon_claimed:.4g}{word} is {result.verdict}"
@@ -77,11 +76,10 @@ def tell(result: Audit, claim: str) -> None:
     )
     console.print(
         f"Audited: epsilon is at least {show.rounded_down(result.epsilon_audited)} at delta {result.delta:g} "
-        f"(confidence {result.confidence:g}). On {counts.negatives} test runs of each world the rule made "
-        f"{counts.false_positives} false alarms and missed {counts.false_negatives}."
+        f"(confidence {result.confidence:g}). {result.found}"
     )
     if result.epsilon_claimed >= result.epsilon_certifiable:
         console.print(
-            f"So many runs can show at most {show.rounded_down(result.epsilon_certifiable)}: they could not have "
+            f"An attack of this size can show at most {show.rounded_down(result.epsilon_certifiable)}: it could not have "
             "refuted this claim. Consistent is not proved."
         )
