@@ -130,35 +130,39 @@ def run_private(
         criterion=task.loss,
         clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
-        expected_batch_size=settings.expected_batch_size,
+        expected_batch_size=settings.expected_batch_size or max(1, round(plan.workload.sample_rate * task.size)),
         noise_generator=streams.noise,
         sample_generator=streams.batches,
     )
     model, optimizer, *criterion, loader = prepared
     history: list[dict[str, Any]] = []
-    checkpoint = settings.out / CHECKPOINT
+    checkpoint, observer, observed = settings.out / CHECKPOINT, task.observer, None
     if settings.resume:
         state = engine.load_checkpoint(path=checkpoint, module=model, optimizer=optimizer)
-        history = state["history"]
+        history, observed = state["history"], state.get("observed")
         for name, value in {**settings.fixed, "task": task.description}.items():
             if state["fixed"].get(name) != value:
                 raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
+    if observer is not None:
+        observer.begin(optimizer, plan, observed)
     receipts: list[dict[str, Any]] = []
 
     def save(metrics: list[dict[str, Any]]) -> None:
         if not chief:
             return
-        extra = {"history": metrics, "fixed": {**settings.fixed, "task": task.description}}
+        extra = {
+            "history": metrics,
+            "fixed": {**settings.fixed, "task": task.description},
+            "observed": None if observer is None else observer.state(),
+        }
         engine.save_checkpoint(path=checkpoint, module=model, optimizer=optimizer, extra=extra)
-        write_bytes(settings.out / WEIGHTS, save_tensors(_weights(module)))
+        write_bytes(settings.out / WEIGHTS, save_tensors(_weights(task.released(module))))
         write_history(settings.out / METRICS, metrics)
-        receipt = make_receipt(
-            engine,
-            optimizer,
-            settings.out / WEIGHTS,
-            task.description,
-            _how(settings, engine.grad_sample_mode, optimizer, metrics),
-        )
+        audit = None
+        if observer is not None and optimizer.steps_taken == plan.workload.steps:
+            audit = observer.conclude(module, engine.get_epsilon(plan.delta))
+        how = _how(settings, engine.grad_sample_mode, optimizer, metrics)
+        receipt = make_receipt(engine, optimizer, settings.out / WEIGHTS, task.description, how, audit)
         write_receipt(settings.out / RECEIPT, receipt)
         receipts[:] = [receipt]
 

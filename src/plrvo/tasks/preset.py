@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from plrvo.design import Plan
 from plrvo.training.loop import Metrics
 
 
@@ -49,6 +50,24 @@ def initialised_from(generator: torch.Generator) -> Iterator[None]:
         yield
 
 
+class Observer(Protocol):
+    """Watches a run and has something to say for its receipt: an audit."""
+
+    def begin(self, optimizer: Any, plan: Plan, state: Any) -> None:
+        """Before the first step; `state` is what `state` gave when a run that is resumed was saved, or None."""
+
+    def state(self) -> Any:
+        """Plain data to go on from."""
+
+    def conclude(self, module: nn.Module, certified: float) -> dict[str, Any]:
+        """After the last step, beside the epsilon that the run certifies."""
+
+
+def itself(module: nn.Module) -> nn.Module:
+    """The whole module."""
+    return module
+
+
 @dataclass(frozen=True)
 class Task:
     """What is trained on what.
@@ -58,6 +77,9 @@ class Task:
     `loss(outputs, targets)` has a `reduction`, "mean" at first, and gives one number per example when that is "none".
     `evaluate` and `finish` look at public test data only; `finish` comes once, after the last step, and may write
     files into the run's folder. `warnings` are for the user's eyes; what is in `description` goes into the receipt.
+    `size` is the public number of examples, from which the divisor follows; planted ones do not count in it.
+    `released` is the part of the module whose weights are written; `public` are inputs like the data's that are not
+    private, from which an audit makes its own.
     """
 
     data: Dataset[Any]
@@ -68,6 +90,9 @@ class Task:
     metric: str = "accuracy"  # of those that `evaluate` gives, the one to show and to plot
     finish: Callable[[nn.Module, Path], Metrics] | None = None
     warnings: tuple[str, ...] = ()
+    observer: Observer | None = None
+    released: Callable[[Any], nn.Module] = itself
+    public: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)

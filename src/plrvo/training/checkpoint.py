@@ -76,6 +76,11 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
     return record["extra"]
 
 
+def read_extra(path: Path) -> Any:
+    """What the run that wrote the checkpoint put beside its state."""
+    return _unpack(path)[1]["extra"]
+
+
 def _bare(module: nn.Module) -> nn.Module:
     """The user's own module under the wrappers of Opacus and of distributed training."""
     while isinstance(

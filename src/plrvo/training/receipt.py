@@ -26,9 +26,17 @@ _PACKAGES = ("torch", "opacus", "numpy", "scipy", "dp-accounting")
 
 
 def make_receipt(
-    engine: PrivacyEngine, optimizer: Any, weights: Path, task: dict[str, Any], run: dict[str, Any]
+    engine: PrivacyEngine,
+    optimizer: Any,
+    weights: Path,
+    task: dict[str, Any],
+    run: dict[str, Any],
+    audit: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Plain data. `task` says what was trained on what; `run` how (clipping, sampler, divisor, randomness, metrics)."""
+    """Plain data. `task` says what was trained on what; `run` how (clipping, sampler, divisor, randomness, metrics).
+
+    `audit` is what an attack on the run found, if there was one.
+    """
     plan = engine.plan
     if plan is None:
         raise InvalidArgument("plan", None, "an engine that has trained with a plan")
@@ -51,7 +59,7 @@ def make_receipt(
         "run": run,
         "weights": {"file": weights.name, "sha256": file_digest(weights)},
         "versions": _versions(),
-        "audit": None,
+        "audit": audit,
     }
     return {**receipt, "digest": _digest(receipt)}
 

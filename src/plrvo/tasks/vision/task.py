@@ -32,6 +32,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         evaluate=lambda trained: classification_metrics(trained, test),
         description=_description(data, model, module),
         loss=nn.CrossEntropyLoss(),
+        public=data.test_x,
     )
     return Preset(task, module, model)
 
