@@ -1,14 +1,17 @@
-"""The vectorised ensemble against a plain loop that knows nothing of it."""
+"""The vectorised ensemble against a plain loop that knows nothing of it, and against the training engine."""
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from tests.audit.plain import network, train_plain
+from tests.audit.plain import from_flat, network, to_flat, train_plain
+from torch.utils.data import DataLoader, TensorDataset
 
+import plrvo
 from plrvo.audit.ensemble import Recipe, train
 from plrvo.audit.models import BinaryLogistic, Examples, Logistic, TwoLayer, make_model, successes
 from plrvo.noise import GammaPLRV, Gaussian, Laplace
+from plrvo.training import PrivacyEngine
 from plrvo.validate import InvalidArgument
 
 KINDS = [("lr", 2, None), ("lr", 4, None), ("fnn", 2, 5), ("fnn", 3, 5)]
@@ -48,6 +51,47 @@ def test_with_batches_and_noise_the_ensemble_has_the_law_of_the_plain_loop(kind,
     direction = np.random.default_rng(4).standard_normal(model.dimension)
     for project in (lambda p: p @ direction, lambda p: p[:, 0]):
         assert stats.ks_2samp(project(ensemble), project(plain)).pvalue > 1e-5
+
+
+def engine_parameters(kind, hidden, x, y, recipe, noise, runs: int) -> np.ndarray:
+    """Final parameters of so many runs of the training engine, as the ensemble lays them out."""
+    classes, generator = int(y.max()) + 1, torch.Generator().manual_seed(8)
+    model = make_model(kind, x.shape[1], classes, hidden or 0)
+    work = plrvo.Workload(recipe.sample_rate, recipe.steps, recipe.clip, model.dimension)
+    plan = plrvo.Plan.certify(noise, work, 1e-5)
+    data = TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
+    rows = []
+    for _ in range(runs):
+        net = network(x.shape[1], classes, hidden, torch.float32)
+        from_flat(net, model.initial(1)[0], transposed=False)
+        wrapped, optimizer, loader = PrivacyEngine(plan).make_private(
+            module=net,
+            optimizer=torch.optim.SGD(net.parameters(), lr=recipe.learning_rate),
+            data_loader=DataLoader(data),
+            expected_batch_size=int(recipe.divisor),
+            noise_generator=generator,
+            sample_generator=generator,
+        )
+        for a, b in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(wrapped(a), b).backward()
+            optimizer.step()
+        rows.append(to_flat(net, transposed=False).numpy())
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize(("kind", "classes", "hidden"), KINDS[1:3])
+@pytest.mark.parametrize("noise", [Laplace(0.2), GammaPLRV(k=5.0, theta=1.0, shared=True)], ids=["laplace", "shared"])
+def test_the_ensemble_has_the_law_of_the_training_engine(kind, classes, hidden, noise):
+    """Two parameters, Kolmogorov-Smirnov at level 1e-5 each: false alarm at most 2e-5 per case."""
+    x, y = toy(classes, n=10)
+    model = make_model(kind, x.shape[1], classes, hidden or 0)
+    recipe = Recipe(sample_rate=0.3, steps=3, clip=0.3, learning_rate=1.0, divisor=3.0)
+    ensemble = train(model, Examples(x, y), recipe, noise, 4000, np.random.default_rng(9)).numpy()
+    engine = engine_parameters(kind, hidden, x, y, recipe, noise, 250)
+    direction = np.random.default_rng(4).standard_normal(model.dimension)
+    for project in (lambda p: p @ direction, lambda p: p[:, 0]):
+        assert stats.ks_2samp(project(ensemble), project(engine)).pvalue > 1e-5
 
 
 def test_binary_logistic_is_softmax_regression_with_two_classes():

@@ -137,3 +137,133 @@ def test_widths_and_epsilons_do_not_mix(capsys, tmp_path):
     ):
         assert main([*data, *arguments]) == 2
         assert named in capsys.readouterr().err
+
+
+ONE_RUN = ["audit", "one-run", "digits", "--model", "logistic", "--steps", "30", "--sample-rate", "0.1", "--clip", "1"]
+
+
+def test_one_run_tries_a_claim_in_one_training(capsys, tmp_path):
+    small = [*ONE_RUN, "--canaries", "300", "--seed", "1", "--noise", "laplace"]
+    figure = tmp_path / "audit.png"
+    result = run(capsys, 0, *small, "--epsilon", "3", "--plot", str(figure))
+    assert {"epsilon_audited", "confidence", "epsilon_claimed", "verdict"} <= set(result)
+    assert result["canary"] == {
+        "count": 300,
+        "kind": "gradient",
+        "coordinates": 1,
+        "included": "by a fair coin each",
+    }
+    assert result["workload"]["dimension"] == 950  # 650 of the model and one for each canary
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert run(capsys, 0, *small, "--epsilon", "3") == result  # the seed repeats it
+    too_little = run(capsys, 1, *small, "--scale", "0.05", "--claim", "2")
+    assert (too_little["verdict"], too_little["claim"]) == ("refuted", "2")
+    black = run(capsys, 0, *small, "--epsilon", "3", "--canary", "example", "--guesses", "50")
+    assert (black["guesses"], black["workload"]["dimension"]) == (50, 650)
+    assert main([*small, "--epsilon", "3"]) == 0
+    assert "guesses about 300 canaries" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with its receipt, a large enough claim for the models of ClipBKD."""
+    folder = tmp_path_factory.mktemp("trained")
+    small = ["--model", "cnn", "--noise", "laplace", "--epsilon", "2", "--steps", "10", "--sample-rate", "0.1"]
+    assert main(["train", "digits", *small, "--clip", "1", "--seed", "1", "--out", str(folder), "--json"]) == 0
+    return folder / "receipt.json"
+
+
+def test_every_audit_tries_the_claim_of_a_receipt(capsys, tmp_path, trained):
+    write_fashion(tmp_path / "fashion-mnist")
+    known = json.loads(trained.read_text())
+    for command in (
+        ["mechanism", "--trials", "4000"],
+        ["clipbkd", "--data-dir", str(tmp_path), "--models", "40"],
+        ["one-run", "--canaries", "200"],
+        ["one-run", "--canaries", "100", "--canary", "example"],
+    ):
+        result = run(capsys, 0, "audit", *command, "--receipt", str(trained), "--seed", "1")
+        assert result["claim"] == "receipt"
+        assert result["epsilon_claimed"] == known["epsilon"]["certified"]
+        assert result["noise"] == known["plan"]["noise"]
+        assert result["workload"]["steps"] == 10
+    assert result["workload"]["dimension"] == known["plan"]["workload"]["dimension"]
+
+
+def test_receipts_that_cannot_be_tried_are_refused(capsys, tmp_path, trained):
+    changed = json.loads(trained.read_text())
+    changed["epsilon"]["certified"] *= 2
+    (tmp_path / "receipt.json").write_text(json.dumps(changed))
+    (tmp_path / "none.json").write_text("{}")
+    whole = ["--receipt", str(trained)]
+    for arguments, named in (
+        (["mechanism", "--receipt", str(tmp_path / "receipt.json")], "a receipt that verifies"),
+        (["clipbkd", "--receipt", str(tmp_path / "receipt.json")], "a receipt that verifies"),
+        (["one-run", "--receipt", str(tmp_path / "receipt.json")], "a receipt that verifies"),
+        (["mechanism", "--receipt", str(tmp_path / "none.json")], "--receipt"),
+        (["mechanism", "--receipt", str(tmp_path / "absent.json")], "--receipt"),
+        (["mechanism", *whole, "--claim", "1"], "--claim 1"),
+        (["mechanism", *whole, "--clip", "1"], "--clip 1.0"),
+        (["mechanism", *whole, "--delta", "1e-6"], "--delta 1e-06"),
+        (["mechanism", *whole, "--shared"], "--shared True"),
+        (["clipbkd", *whole, "--epsilon", "1"], "--epsilon [1.0]"),
+        (["one-run", "digits", *whole], "TASK digits"),
+        (["one-run", *whole, "--lr", "1"], "--lr 1.0"),
+    ):
+        assert main(["audit", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert named in error
+        assert error.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--canaries", "5", "--noise", "laplace", "--scale", "1"], "--canaries 5: expected more of them"),
+        (["--canaries", "2000", "--noise", "laplace", "--scale", "1"], "at most the 1442 examples"),
+        (["--guesses", "5", "--noise", "laplace", "--scale", "1"], "--guesses 5"),
+        (["--noise", "laplace", "--scale", "1", "--claim", "lots"], "--claim lots"),
+        (["--noise", "laplace", "--scale", "1", "--coordinates", "0"], "--coordinates 0"),
+        ([], "--noise (missing)"),
+    ],
+)
+def test_bad_one_run_audits_are_refused_in_one_line(capsys, arguments, named):
+    assert main([*ONE_RUN, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert named in captured.err.strip().splitlines()[-1]
+
+
+def test_train_writes_its_audit_into_the_receipt(capsys, tmp_path):
+    small = ["train", "digits", "--model", "logistic", "--noise", "laplace", "--epsilon", "3", "--steps", "30"]
+    small += ["--sample-rate", "0.1", "--clip", "1", "--seed", "1"]
+    assert main([*small, "--audit", "300", "--out", str(tmp_path / "a"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    receipt = json.loads((tmp_path / "a" / "receipt.json").read_text())
+    assert result["audit"] == receipt["audit"]
+    assert receipt["audit"]["canaries"] == receipt["task"]["canaries"]["count"] == 300
+    assert receipt["audit"]["epsilon_claimed"] == receipt["epsilon"]["certified"]
+    assert main(["verify", str(tmp_path / "a" / "receipt.json")]) == 0
+    assert main([*small, "--audit", "300", "--canary", "example", "--out", str(tmp_path / "b")]) == 0
+    assert "canaries were right" in capsys.readouterr().out
+    for arguments, named in (
+        (["--audit", "5"], "--audit 5: expected more of them"),
+        (["--audit", "9999"], "--audit 9999: expected at most the 1442"),
+    ):
+        assert main([*small, *arguments, "--out", str(tmp_path / "c")]) == 2
+        assert named in capsys.readouterr().err
+    plain = ["train", "digits", "--noise", "none", "--audit", "300", "--out", str(tmp_path / "d")]
+    assert main(plain) == 2
+    assert "without one nothing is claimed" in capsys.readouterr().err
+
+
+def test_a_resumed_training_keeps_its_canaries(capsys, tmp_path):
+    small = ["train", "digits", "--model", "logistic", "--noise", "laplace", "--epsilon", "3", "--steps", "12"]
+    small += ["--sample-rate", "0.1", "--clip", "1", "--audit", "300", "--out", str(tmp_path), "--json"]
+    assert main(small) == 0  # no seed: coins from the operating system
+    first = json.loads(capsys.readouterr().out)
+    assert main([*small, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["audit"] == first["audit"]
+    assert main([*small[:-5], "--audit", "299", "--out", str(tmp_path), "--resume"]) == 2
+    without = [word for word in small if word not in ("--audit", "300")]
+    assert main([*without, "--resume"]) == 2

@@ -2,8 +2,8 @@
 
 A layer of its own is put beside the model, with `coordinates` parameters for each canary. A real example's loss does
 not depend on it. Canary i's loss is linear in its parameters and depends on nothing else, so that its gradient is the
-same in every step: far beyond the clip, which therefore cuts it to norm C, in equal parts over its coordinates. Batches,
-per-example gradients, clipping, noise and division are the engine's own, in every mode that it has.
+same in every step: far beyond the clip, which therefore cuts it to norm C, in equal parts over its coordinates.
+Batches, per-example gradients, clipping, noise and division are the engine's own, in every mode that it has.
 
 The attacker sees the released sum y of every step. On the coordinates of one canary it is noise alone, or noise and
 C/sqrt(d) in each of d coordinates where the canary was drawn: the best score is the log likelihood ratio with the
@@ -41,8 +41,8 @@ class CanaryModel(nn.Module):
         nn.init.zeros_(self.layer.weight)
         self.canaries = canaries
 
-    def forward(self, inputs: Any) -> Tensor:
-        logits: Tensor = self.model(inputs)
+    def forward(self, *inputs: Any, **named_inputs: Any) -> Tensor:
+        logits: Tensor = self.model(*inputs, **named_inputs)
         own: Tensor = self.layer(logits.new_ones(len(logits), 1))
         shares = own.view(len(own), self.canaries, own.shape[1] // self.canaries)
         return torch.cat([logits, shares.sum(dim=2) / math.sqrt(shares.shape[2])], dim=1)
@@ -75,7 +75,7 @@ class GradientScores:
         self._shift = plan.workload.clip / math.sqrt(len(self._weight) / model.canaries)
         self.values: NDArray[np.float64] = np.zeros(model.canaries)
 
-    def read(self, optimizer: Any) -> None:
+    def step(self, optimizer: Any) -> None:
         """One step's release: the gradient after noise and division, before anything is made of it."""
         gradient = self._weight.grad
         if gradient is None:

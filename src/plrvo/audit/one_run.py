@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,14 @@ from plrvo import validate
 from plrvo.audit.statistics import check_canaries, one_run_bound
 from plrvo.audit.verdict import Audit, check_claim
 from plrvo.validate import InvalidArgument
+
+
+class CanaryKind(StrEnum):
+    """What is planted: `gradient` (white box, `gradient_canaries`) or `example` (black box, `example_canaries`)."""
+
+    gradient = "gradient"
+    example = "example"
+
 
 FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05)
 
@@ -78,8 +87,8 @@ class Rule:
             raise InvalidArgument(
                 name,
                 value,
-                f"more: {max(self.numbers)} right guesses out of {max(self.numbers)} certify at most epsilon 0 at "
-                f"confidence {self.confidence:g} and delta {self.delta:g}",
+                f"more of them, or a lower confidence: {max(self.numbers)} right guesses out of {max(self.numbers)} "
+                f"certify at most epsilon 0 at confidence {self.confidence:g} and delta {self.delta:g}",
             )
 
     @property
@@ -139,8 +148,8 @@ def _bound(sorted_coins: NDArray[np.bool_], guesses: int, rule: Rule) -> tuple[f
     return one_run_bound(rule.canaries, guesses, right, rule.delta, rule.alpha), guesses, right
 
 
-def differences(section: Mapping[str, Any]) -> list[str]:
-    """What a receipt's audit says beyond what its own counts give; a sentence each."""
+def differences(section: Mapping[str, Any], certified: float, delta: float) -> list[str]:
+    """Where the audit in a receipt of this epsilon and delta differs from what its own counts give; a sentence each."""
     try:
         alpha = (1 - section["confidence"]) / section["tried"]
         bound = one_run_bound(section["canaries"], section["guesses"], section["correct"], section["delta"], alpha)
@@ -149,6 +158,8 @@ def differences(section: Mapping[str, Any]) -> list[str]:
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         return [f"a part of the audit is missing or has the wrong form ({error!r})"]
     found = []
+    if claimed != certified or section["delta"] != delta:
+        found.append(f"its audit tried epsilon {claimed} at delta {section['delta']}, not the receipt's own claim")
     if abs(audited - bound) > 1e-9 * (1 + bound):
         found.append(f"it says that the audit reached epsilon {audited}; recomputed, it is {bound}")
     if verdict != verdict_due:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -190,6 +191,7 @@ def check_canaries(canaries: int, examples: int) -> None:
         raise validate.InvalidArgument("canaries", canaries, f"at most the {examples} examples of the data")
 
 
+@lru_cache(maxsize=1 << 14)  # audits of one size ask for the same few bounds again and again
 def one_run_bound(canaries: int, guesses: int, correct: int, delta: float, alpha: float) -> float:
     """The bound of one training run with `canaries` independent coins (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
 

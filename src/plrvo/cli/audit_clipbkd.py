@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from plrvo.accounting import Workload, calibrate
+from plrvo.accounting import Workload
 from plrvo.audit.mechanism import new_seed
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
-from plrvo.cli.options import NoiseKind, read_noise, required
+from plrvo.cli.options import WORK
 from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
@@ -75,14 +75,18 @@ def clipbkd(
             "--epsilon", help="Fit the noise's width to certify this; repeat for several.", rich_help_panel=common.PANEL
         ),
     ] = None,
-    clip: options.ClipOption = 1.0,
+    clip: Annotated[
+        float | None,
+        typer.Option("--clip", help="l2 norm to which each gradient is clipped; 1 by default.", rich_help_panel=WORK),
+    ] = None,
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
     learning_rate: Annotated[
         float | None, typer.Option("--learning-rate", help="Of plain gradient descent.", rich_help_panel=common.PANEL)
     ] = None,
-    delta: options.DeltaOption = 1e-5,
-    claim: common.ClaimOption = "certified",
+    delta: common.DeltaOption = None,
+    claim: common.ClaimOption = None,
+    receipt: common.ReceiptOption = None,
     models: Annotated[
         int,
         typer.Option(
@@ -111,7 +115,6 @@ def clipbkd(
 
     Example: plrvo audit clipbkd --data-dir DATA --noise laplace --epsilon 1 --epsilon 4 --models 800 --plot audit.png
     """
-    required(clip=clip)
     if plot is not None:
         check_plot(plot)
     try:
@@ -119,16 +122,27 @@ def clipbkd(
         from plrvo.audit.data import load
     except ImportError:
         raise InvalidArgument("data", data.value, "torch and joblib: pip install plrvo[train]") from None
+    widths = {"noise_multiplier": noise_multiplier, "scale": scale, "k": k, "theta": theta, "shared": shared}
+    amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "delta": delta, "epsilon": epsilon}
+    run = common.read_receipt(receipt, claim, noise=noise, noise_file=noise_file, **widths, **amounts)
+    if run is not None:
+        clip, sample_rate, steps, delta = run.work.clip, run.work.sample_rate, run.work.steps, run.delta
+    delta = common.DEFAULT_DELTA if delta is None else delta
     loaded = load(data.value, data_dir)
-    recipe = attack.make_recipe(loaded, clip, sample_rate, steps, learning_rate)
+    recipe = attack.make_recipe(loaded, 1.0 if clip is None else clip, sample_rate, steps, learning_rate)
     work = attack.workload(loaded, model.value, recipe)
-    given = (noise, noise_multiplier, scale, k, theta, shared, noise_file)
-    noises = _noises(work, delta, epsilon, *given)
+    if run is not None:
+        _check_covered(run, work)
+        noises: list[tuple[float | None, Noise]] = [(None, run.noise)]
+    else:
+        given = (noise, noise_multiplier, scale, k, theta, shared, noise_file)
+        noises = common.fitted(work, delta, epsilon or [], *given)
+    word = common.word_for(claim, run)
     seed = new_seed() if seed is None else seed
     poison = attack.make_poison(loaded)
     results, rows = [], []
     for width, built in noises:
-        claimed = common.claimed(claim, built, work, delta)
+        claimed = common.claimed(claim, run, built, work, delta)
         with common.progress_bar("models") as report:
             result = attack.audit_clipbkd(
                 loaded,
@@ -147,9 +161,9 @@ def clipbkd(
                 progress=report,
             )
         results.append(result)
-        rows.append({**result.to_dict(), "claim": claim, "noise": built.to_dict()})
+        rows.append({**result.to_dict(), "claim": word, "noise": built.to_dict()})
         if not as_json:
-            common.tell(result, claim)
+            common.tell(result, word)
     if plot is not None:
         plot_audits([common.point(built.kind, r) for r, (_, built) in zip(results, noises, strict=True)], plot)
     if as_json:
@@ -166,28 +180,17 @@ def clipbkd(
     return common.exit_code(results)
 
 
-def _noises(
-    work: Workload,
-    delta: float,
-    epsilon: list[float] | None,
-    kind: NoiseKind | None,
-    noise_multiplier: float | None,
-    scale: float | None,
-    k: float | None,
-    theta: float | None,
-    shared: bool,
-    noise_file: Path | None,
-) -> list[tuple[float | None, Noise]]:
-    """The noise as given, or its shape fitted to each of the epsilons."""
-    if not epsilon:
-        return [(None, read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, noise_file))]
-    for name, value in (("noise_multiplier", noise_multiplier), ("scale", scale), ("theta", theta)):
-        if value is not None:
-            raise InvalidArgument(name, value, "no width of the noise beside --epsilon, which finds it")
-    if kind is NoiseKind.gamma:
-        required(k=k)
-    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
-    return [(value, calibrate(start, work, value, delta)) for value in epsilon]
+def _check_covered(receipt: common.Receipt, work: Workload) -> None:
+    """The receipt's claim must cover the models of the attack: their gradients are among those that it bounds."""
+    if receipt.content["run"].get("clipping") == "l1":
+        raise receipt.refuse("l2 clipping, as the models of this attack have")
+    if work.dimension > receipt.work.dimension:
+        raise receipt.refuse(
+            f"a claim for at least {work.dimension} parameters, as the models of this attack have; this one is for "
+            f"{receipt.work.dimension}"
+        )
+    if receipt.noise.shared and work.dimension != receipt.work.dimension:
+        raise receipt.refuse(f"a claim for {work.dimension} parameters, where the noise has a shared scale")
 
 
 def _state_of(state: Path | None, width: float | None, count: int) -> Path | None:

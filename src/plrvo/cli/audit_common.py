@@ -4,26 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
 from plrvo.audit.verdict import claimed_epsilon
-from plrvo.cli import show
+from plrvo.cli import options, show
+from plrvo.cli.options import read_noise, required
+from plrvo.files import read_json
 from plrvo.noise import Noise
+from plrvo.validate import InvalidArgument
 
 PANEL = "Audit"
 ClaimOption = Annotated[
-    str,
-    typer.Option("--claim", help="What is put to the test: certified, published or a number.", rich_help_panel=PANEL),
+    str | None,
+    typer.Option(
+        "--claim",
+        help="What is put to the test: certified (the default), published or a number.",
+        rich_help_panel=PANEL,
+    ),
 ]
+ReceiptOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--receipt", help="Put a run's receipt to the test: its noise, its steps, its claim.", rich_help_panel=PANEL
+    ),
+]
+DeltaOption = Annotated[
+    float | None,
+    typer.Option(
+        "--delta", help="Failure probability of the guarantee; 1e-5 by default.", rich_help_panel=options.BUDGET
+    ),
+]
+DEFAULT_DELTA = 1e-5
 ConfidenceOption = Annotated[
     float,
     typer.Option("--confidence", help="Probability that the audited epsilon is valid.", rich_help_panel=PANEL),
@@ -41,9 +62,75 @@ PlotOption = Annotated[
 ]
 
 
-def claimed(claim: str, noise: Noise, work: Workload, delta: float) -> float:
-    """The epsilon to be tried. A receipt's claim (--receipt) is to be read here too, once receipts exist."""
-    return claimed_epsilon(claim, noise, work, delta)
+@dataclass(frozen=True)
+class Receipt:
+    """What an audit takes from a verified receipt. `content` is all of it."""
+
+    path: Path
+    epsilon: float
+    noise: Noise
+    work: Workload
+    delta: float
+    content: dict[str, Any]
+
+    def refuse(self, expected: str) -> InvalidArgument:
+        return InvalidArgument("audited_receipt", str(self.path), expected)
+
+
+def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> Receipt | None:
+    """The receipt to be tried, if any: it must verify, and it brings everything that it knows."""
+    if path is None:
+        return None
+    for name, value in {"claim": claim, **options_given}.items():
+        if value is not None and value is not False:
+            raise InvalidArgument(name, value, "no value beside --receipt, which brings its own")
+    from plrvo.cli.verify import found_by
+
+    try:
+        wrong = found_by(path)
+    except InvalidArgument as error:
+        raise InvalidArgument("audited_receipt", str(path), error.expected) from None
+    if wrong:
+        raise InvalidArgument("audited_receipt", str(path), f"a receipt that verifies: in this one, {wrong[0]}")
+    content = read_json(path, "audited_receipt", "a receipt file")
+    entries = Ledger.from_list(content["ledger"]).entries
+    if len(entries) != 1:
+        raise InvalidArgument("audited_receipt", str(path), f"steps of one kind; this one has {len(entries)} kinds")
+    return Receipt(path, content["epsilon"]["certified"], *entries[0], content["delta"], content)
+
+
+def claimed(claim: str | None, receipt: Receipt | None, noise: Noise, work: Workload, delta: float) -> float:
+    """The epsilon to be tried: a receipt's certified one, or what --claim says."""
+    return receipt.epsilon if receipt is not None else claimed_epsilon(claim or "certified", noise, work, delta)
+
+
+def word_for(claim: str | None, receipt: Receipt | None) -> str:
+    """What the claim rests on, for results."""
+    return "receipt" if receipt is not None else claim or "certified"
+
+
+def fitted(
+    work: Workload,
+    delta: float,
+    epsilons: Sequence[float],
+    kind: options.NoiseKind | None,
+    noise_multiplier: float | None,
+    scale: float | None,
+    k: float | None,
+    theta: float | None,
+    shared: bool,
+    noise_file: Path | None,
+) -> list[tuple[float | None, Noise]]:
+    """The noise as given, or its shape fitted to each of the epsilons."""
+    if not epsilons:
+        return [(None, read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, noise_file))]
+    for name, value in (("noise_multiplier", noise_multiplier), ("scale", scale), ("theta", theta)):
+        if value is not None:
+            raise InvalidArgument(name, value, "no width of the noise beside --epsilon, which finds it")
+    if kind is options.NoiseKind.gamma:
+        required(k=k)
+    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
+    return [(value, calibrate(start, work, value, delta)) for value in epsilons]
 
 
 @contextmanager
@@ -68,7 +155,7 @@ def exit_code(results: Sequence[Audit]) -> int:
 def tell(result: Audit, claim: str) -> None:
     """The verdict in words."""
     console = Console(highlight=False)
-    word = "" if claim not in ("certified", "published") else f" ({claim})"
+    word = "" if claim not in ("certified", "published", "receipt") else f" ({claim})"
     console.print(
         f"The claim of epsilon {result.epsilon_claimed:.4g}{word} is {result.verdict}"
         + (" with what was found." if result.verdict == "consistent" else "."),
@@ -80,6 +167,6 @@ def tell(result: Audit, claim: str) -> None:
     )
     if result.epsilon_claimed >= result.epsilon_certifiable:
         console.print(
-            f"An attack of this size can show at most {show.rounded_down(result.epsilon_certifiable)}: it could not have "
-            "refuted this claim. Consistent is not proved."
+            f"An attack of this size can show at most {show.rounded_down(result.epsilon_certifiable)}: it could not "
+            "have refuted this claim. Consistent is not proved."
         )

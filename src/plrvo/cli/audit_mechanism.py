@@ -45,8 +45,9 @@ def mechanism(
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
     dimension: options.DimensionOption = None,
-    delta: options.DeltaOption = 1e-5,
-    claim: common.ClaimOption = "certified",
+    delta: common.DeltaOption = None,
+    claim: common.ClaimOption = None,
+    receipt: common.ReceiptOption = None,
     trials: Annotated[
         int,
         typer.Option(
@@ -81,11 +82,18 @@ def mechanism(
     """
     if plot is not None:
         check_plot(plot)
-    work = read_workload(clip, sample_rate, steps, dimension)
-    built = read_noise(noise, work.clip, noise_multiplier, scale, k, theta, shared, noise_file)
+    widths = {"noise_multiplier": noise_multiplier, "scale": scale, "k": k, "theta": theta, "shared": shared}
+    amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "dimension": dimension, "delta": delta}
+    run = common.read_receipt(receipt, claim, noise=noise, noise_file=noise_file, **widths, **amounts)
+    if run is not None:
+        work, built, delta = run.work, run.noise, run.delta
+    else:
+        work = read_workload(clip, sample_rate, steps, dimension)
+        built = read_noise(noise, work.clip, noise_multiplier, scale, k, theta, shared, noise_file)
+        delta = common.DEFAULT_DELTA if delta is None else delta
     planted = _canary(canary, coordinates, canary_file, sampler, work)
     seed = new_seed() if seed is None else seed
-    claimed = common.claimed(claim, built, work, delta)
+    claimed, word = common.claimed(claim, run, built, work, delta), common.word_for(claim, run)
     with common.progress_bar("runs") as report:
         result = audit_mechanism(
             built,
@@ -110,7 +118,7 @@ def mechanism(
         show.print_json(
             {
                 **result.to_dict(),
-                "claim": claim,
+                "claim": word,
                 "epsilon_gaussian_dp": fit,
                 "noise": built.to_dict(),
                 "workload": work.to_dict(),
@@ -120,7 +128,7 @@ def mechanism(
             }
         )
     else:
-        common.tell(result, claim)
+        common.tell(result, word)
     return common.exit_code([result])
 
 

@@ -70,7 +70,13 @@ DeltaOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
-OPTION_OF_ARGUMENT = {"b": "--scale", "sigma": "--noise-multiplier", "name": "TASK", "receipt": "RECEIPT"}
+OPTION_OF_ARGUMENT = {
+    "b": "--scale",
+    "sigma": "--noise-multiplier",
+    "name": "TASK",
+    "receipt": "RECEIPT",
+    "audited_receipt": "--receipt",
+}
 
 
 def option_name(argument: str) -> str:

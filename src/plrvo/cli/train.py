@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from plrvo.accounting import Workload, calibrate
+from plrvo.audit.one_run import CanaryKind
 from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, required
 from plrvo.cli.progress import StepProgress
@@ -17,7 +18,7 @@ from plrvo.design import Plan
 from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.validate import InvalidArgument
 
-_RUN, _LEARN = "Run", "Learning"
+_RUN, _LEARN, _AUDIT = "Run", "Learning", "Audit"
 
 
 class TrainNoise(StrEnum):
@@ -158,12 +159,26 @@ def train(
     checkpoint_every: Annotated[
         int, typer.Option("--checkpoint-every", help="Steps between checkpoints.", rich_help_panel=_RUN)
     ] = 50,
+    audit: Annotated[
+        int | None,
+        typer.Option("--audit", help="Plant so many canaries, and audit the run by them.", rich_help_panel=_AUDIT),
+    ] = None,
+    canary: Annotated[
+        CanaryKind,
+        typer.Option(
+            "--canary",
+            help="gradient: in parameters beside the model, read from every step; example: made-up inputs, read from "
+            "the model's outputs.",
+            rich_help_panel=_AUDIT,
+        ),
+    ] = CanaryKind.gradient,
     as_json: options.JsonOption = False,
-) -> None:
+) -> int:
     """Train a preset task with a noise that certifies --epsilon, or with a noise that you give.
 
     Writes weights, metrics, a checkpoint, a receipt that `plrvo verify` recomputes, and a plot. Ctrl-C leaves a
-    checkpoint; --resume continues from it with the same random streams.
+    checkpoint; --resume continues from it with the same random streams. Exit code 1 where --audit refutes the run's
+    certified epsilon.
 
     Example: plrvo train digits --epsilon 2 --seed 0 --out runs/digits
     """
@@ -194,6 +209,10 @@ def train(
     optimizer = usual.optimizer if optimizer is None else optimizer
     learning_rate = usual.learning_rate if learning_rate is None else learning_rate
     built, module = preset.task, preset.module
+    if audit is not None:
+        if noise is TrainNoise.none:
+            raise InvalidArgument("audit", audit, "a noise: without one nothing is claimed")
+        built, module = audited_task(built, module, audit, canary, delta, clip, seed, out if resume else None)
     dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
     work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
     settings = experiment.Settings(
@@ -219,7 +238,7 @@ def train(
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
         result = {**_last(history), "private": False}
         _finish(out, history, f"{task}, {model}, not private", as_json, result, built.metric)
-        return
+        return 0
     if plan is None:
         plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
     work, kind = plan.workload, plan.noise.kind
@@ -232,7 +251,7 @@ def train(
         print(f"plrvo: stopped; `--resume --out {out}` continues from {out / experiment.CHECKPOINT}", file=sys.stderr)
         raise typer.Exit(130) from None
     if not receipt:  # another process writes
-        return
+        return 0
     metrics = receipt["run"]["metrics"]
     result = {
         **{name: value for name, value in metrics.items() if name not in ("step", "epsilon_certified")},
@@ -243,9 +262,28 @@ def train(
         "steps": receipt["steps"],
         "noise": plan.noise.to_dict(),
         "receipt": str(out / experiment.RECEIPT),
+        **({} if audit is None else {"audit": receipt["audit"]}),
     }
     history = read_history(out / experiment.METRICS)
     _finish(out, history, f"{task}, {model}, {kind} noise, delta {delta:g}", as_json, result, built.metric)
+    return int(audit is not None and receipt["audit"]["verdict"] == "refuted")
+
+
+def audited_task(
+    task: Any, module: Any, canaries: int, kind: CanaryKind, delta: float, clip: float, seed: int | None, resumed: Any
+) -> Any:
+    """The task with canaries in it, and the model that goes with them."""
+    from plrvo.audit.one_run import Rule
+    from plrvo.tasks.audited import Planting, canary_seed, with_canaries
+
+    try:
+        rule = Rule(canaries, confidence=0.99, delta=delta)
+        rule.fits(task.size)
+    except InvalidArgument as error:
+        if error.argument != "canaries":
+            raise
+        raise InvalidArgument("audit", canaries, error.expected) from None
+    return with_canaries(task, module, Planting(rule, kind, canary_seed(seed, resumed)), clip)[:2]
 
 
 def _plan(
@@ -300,5 +338,15 @@ def _finish(
             f"certified epsilon {show.rounded_up(result['epsilon_certified'])} at delta {result['delta']:g} "
             f"(an attacker reaches at least {show.rounded_down(result['epsilon_lower'])})"
         )
+        if result.get("audit"):
+            print(_audit_line(result["audit"]))
         print(f"receipt: {result['receipt']}    check it: plrvo verify {result['receipt']}")
     print(f"plot: {out / 'curves.png'}")
+
+
+def _audit_line(audit: dict[str, Any]) -> str:
+    return (
+        f"audit: the claim is {audit['verdict']}; epsilon is at least {show.rounded_down(audit['epsilon_audited'])} at "
+        f"confidence {audit['confidence']:g} ({audit['correct']} of {audit['guesses']} guesses about "
+        f"{audit['canaries']} canaries were right)"
+    )

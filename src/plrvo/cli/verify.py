@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
+from plrvo.audit.one_run import differences
 from plrvo.cli import options, show
+from plrvo.files import read_json
+
+
+def found_by(receipt: Path) -> list[str]:
+    """Everything in which the receipt differs from what it should say."""
+    from plrvo.training.receipt import verify as recompute  # torch comes with it
+
+    found = recompute(receipt)
+    content = read_json(receipt, "receipt", "a receipt file")
+    if not content.get("audit"):
+        return found
+    return [*found, *differences(content["audit"], content["epsilon"]["certified"], content["delta"])]
 
 
 def verify(
@@ -16,16 +29,15 @@ def verify(
 ) -> int:
     """Recompute every number of a receipt; exit code 1 if any differs.
 
-    Checks the plan's certificate, the epsilons from the ledger of steps, the budget, and the digest of the weights.
+    Checks the plan's certificate, the epsilons from the ledger of steps, the budget, the digest of the weights, and
+    what an audit of the run says.
     """
-    from plrvo.training.receipt import verify as recompute  # torch comes with it
-
-    differences = recompute(receipt)
-    verdict = "verified" if not differences else "differs"
+    wrong = found_by(receipt)
+    verdict = "verified" if not wrong else "differs"
     if as_json:
-        show.print_json({"verdict": verdict, "differences": differences})
+        show.print_json({"verdict": verdict, "differences": wrong})
     else:
         print(f"{receipt}: {verdict}")
-        for difference in differences:
+        for difference in wrong:
             print(f"  - {difference}")
-    return 1 if differences else 0
+    return 1 if wrong else 0

@@ -3,38 +3,35 @@
 | kind | what is planted | what the attacker sees |
 |---|---|---|
 | `gradient` | examples of known gradient, in parameters of their own beside the model | every released sum |
-| `example` | inputs of random signs with random labels | the losses of the model before and after |
+| `example` | made-up inputs with random labels | the outputs of the model before and after |
 
 The task keeps its size: the number of canaries that joined is not in the divisor, nor in the receipt.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from plrvo.audit.example_canaries import losses, random_examples
+from plrvo.audit.example_canaries import ExampleCanaries, quiet_examples
 from plrvo.audit.gradient_canaries import CanaryLoss, CanaryModel, GradientScores
-from plrvo.audit.one_run import Rule, judge_one_run
+from plrvo.audit.one_run import CanaryKind, OneRun, Rule, judge_one_run
+from plrvo.audit.planted import Planted, overwritten
 from plrvo.design import Plan
-from plrvo.tasks.experiment import CHECKPOINT, InMemory, Task
+from plrvo.tasks.experiment import CHECKPOINT
+from plrvo.tasks.preset import Task
 from plrvo.training.checkpoint import read_extra
+from plrvo.training.loop import forward
 from plrvo.validate import InvalidArgument
-
-
-class CanaryKind(StrEnum):
-    """What is planted."""
-
-    gradient = "gradient"
-    example = "example"
 
 
 @dataclass(frozen=True)
@@ -65,71 +62,94 @@ def canary_seed(seed: int | None, resume_from: Path | None = None) -> int:
     return int(np.random.SeedSequence([seed, 0xCA9A]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def with_canaries(task: Task, module: nn.Module, planting: Planting, clip: float) -> tuple[Task, nn.Module]:
-    """The task and the model with the canaries in them; `task.observer` will say what was found."""
+def with_canaries(
+    task: Task, module: nn.Module, planting: Planting, clip: float
+) -> tuple[Task, nn.Module, CanaryObserver]:
+    """The task and the model with the canaries in them, and the observer that will say what was found."""
+    count = planting.rule.canaries
     planting.rule.fits(task.size)
-    if not isinstance(task.data, InMemory) or len(task.data.tensors) != 2:
-        raise InvalidArgument("audit", planting.rule.canaries, "a task of inputs and labels")
-    inputs, targets = task.data.tensors
-    coins = np.random.default_rng([planting.seed, 0])
-    included = coins.integers(0, 2, planting.rule.canaries) == 1
-    classes = _outputs(module, inputs)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InvalidArgument("audit", count, "one process: with several, none of them sees what a step releases")
+    included = np.random.default_rng([planting.seed, 0]).integers(0, 2, count) == 1
+    chosen = torch.from_numpy(np.flatnonzero(included))
+    inputs, _ = task.data.__getitems__([0])  # type: ignore[attr-defined]
+    classes = _classes(module, inputs)
     task = replace(task, description={**task.description, "canaries": planting.describe()})
     if planting.kind is CanaryKind.example:
-        made = np.random.default_rng([planting.seed, 1])
-        x, y = random_examples(inputs, classes, planting.rule.canaries, made)
-        watch = ExampleObserver(planting, included, x, y, losses(module, x, y))
-        chosen = torch.from_numpy(included)
-        return replace(task, data=_extended(inputs, targets, x[chosen], y[chosen]), observer=watch), module
-    model = CanaryModel(module, planting.rule.canaries, planting.coordinates)
-    labels = classes + torch.from_numpy(np.flatnonzero(included))
+        made = quiet_examples(task.public, classes, count, np.random.default_rng([planting.seed, 1]))
+        reader = ExampleObserver(planting, included, made, made.log_odds(module))
+        task = replace(task, data=Planted(task.data, made.y[chosen], made.x[chosen]), observer=reader)
+        return task, module, reader
+    model = CanaryModel(module, count, planting.coordinates)
+    observer = GradientObserver(planting, included, model)
+    evaluate, finish = task.evaluate, task.finish
     task = replace(
         task,
-        data=_extended(inputs, targets, torch.ones(len(labels), *inputs.shape[1:], dtype=inputs.dtype), labels),
-        evaluate=lambda trained, inner=task.evaluate: inner(trained.model),
+        data=Planted(task.data, classes + chosen),
+        evaluate=lambda trained: evaluate(_inner(trained)),
+        finish=None if finish is None else lambda trained, out: finish(_inner(trained), out),
         loss=CanaryLoss(task.loss, classes, clip),
-        observer=GradientObserver(planting, included, model),
-        released=lambda trained: trained.model,
+        observer=observer,
+        released=_inner,
     )
-    return task, model
+    return task, model, observer
+
+
+def _inner(module: Any) -> nn.Module:
+    """The model without the canaries' layer."""
+    model: nn.Module = module.model
+    return model
 
 
 @dataclass
-class GradientObserver:
-    """Reads every step's release."""
+class CanaryObserver(ABC):
+    """Knows the coins, and judges the scores after the last step."""
 
     planting: Planting
     included: NDArray[np.bool_]
+    result: OneRun | None = field(default=None, init=False)
+
+    @abstractmethod
+    def scores(self, module: nn.Module) -> NDArray[np.float64]:
+        """One for each canary, from what the run released."""
+
+    def conclude(self, module: nn.Module, certified: float) -> dict[str, Any]:
+        claim = certified if self.planting.claim is None else self.planting.claim
+        self.result = judge_one_run(self.scores(module), self.included, claim, self.planting.rule)
+        return {"audit": "one-run", "kind": self.planting.kind.value, **self.result.to_dict()}
+
+
+@dataclass
+class GradientObserver(CanaryObserver):
+    """Reads every step's release."""
+
     model: CanaryModel
-    _scores: GradientScores | None = field(default=None, init=False)
+    read: GradientScores | None = field(default=None, init=False)
 
     def begin(self, optimizer: Any, plan: Plan, state: dict[str, Any] | None) -> None:
-        scores = self._scores = GradientScores(self.model, plan)
+        read = self.read = GradientScores(self.model, plan)
         if state is not None:
-            scores.values = np.array(state["scores"])
+            read.values = np.array(state["scores"])
         account = optimizer.step_hook
 
         def after_noise(private: Any) -> None:
             account(private)
-            scores.read(private)
+            read.step(private)
 
         optimizer.attach_step_hook(after_noise)
 
     def state(self) -> dict[str, Any]:
-        return {"seed": self.planting.seed, "scores": [] if self._scores is None else self._scores.values.tolist()}
+        return {"seed": self.planting.seed, "scores": self.scores(self.model).tolist()}
 
-    def conclude(self, module: nn.Module, certified: float) -> dict[str, Any]:
-        return _verdict(self.planting, self.state()["scores"], self.included, certified)
+    def scores(self, module: nn.Module) -> NDArray[np.float64]:
+        return np.zeros(len(self.included)) if self.read is None else self.read.values
 
 
 @dataclass
-class ExampleObserver:
-    """Compares the losses of the trained model with those before training."""
+class ExampleObserver(CanaryObserver):
+    """Compares what the trained model says of the canaries with what it said before training."""
 
-    planting: Planting
-    included: NDArray[np.bool_]
-    x: Tensor
-    y: Tensor
+    canaries: ExampleCanaries
     before: NDArray[np.float64]
 
     def begin(self, optimizer: Any, plan: Plan, state: dict[str, Any] | None) -> None:
@@ -139,27 +159,17 @@ class ExampleObserver:
     def state(self) -> dict[str, Any]:
         return {"seed": self.planting.seed, "before": self.before.tolist()}
 
-    def conclude(self, module: nn.Module, certified: float) -> dict[str, Any]:
-        return _verdict(self.planting, self.before - losses(module, self.x, self.y), self.included, certified)
+    def scores(self, module: nn.Module) -> NDArray[np.float64]:
+        return self.canaries.scores(self.before, self.canaries.log_odds(module))
 
 
-def _verdict(planting: Planting, scores: Any, included: NDArray[np.bool_], certified: float) -> dict[str, Any]:
-    claim = certified if planting.claim is None else planting.claim
-    result = judge_one_run(scores, included, claim, planting.rule)
-    return {"audit": "one-run", "kind": planting.kind.value, **result.to_dict()}
-
-
-def _outputs(module: nn.Module, inputs: Tensor) -> int:
-    """How many classes the model tells apart."""
+def _classes(module: nn.Module, inputs: Any) -> int:
+    """How many classes the model tells apart: the number of outputs for an input of ones."""
     training = module.training
     module.eval()
     with torch.no_grad():
-        shape = module(torch.ones_like(inputs[:1])).shape
+        shape = forward(module, overwritten(inputs, torch.tensor([True]), 1)).shape
     module.train(training)
     if len(shape) != 2:
-        raise InvalidArgument("audit", "this model", "one that gives a logit for each class")
+        raise InvalidArgument("audit", "this task", "one whose model gives a logit for each class")
     return int(shape[1])
-
-
-def _extended(inputs: Tensor, targets: Tensor, more_inputs: Tensor, more_targets: Tensor) -> InMemory:
-    return InMemory(torch.cat([inputs, more_inputs]), torch.cat([targets, more_targets]))
