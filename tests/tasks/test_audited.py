@@ -14,7 +14,7 @@ from plrvo.audit import Canary
 from plrvo.audit.mechanism import simulator
 from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.audit.planted import Planted
-from plrvo.noise import GammaPLRV, Gaussian, Laplace
+from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.tasks.audited import Planting, canary_seed, with_canaries
 from plrvo.tasks.experiment import Settings, Streams, run_private
 from plrvo.tasks.preset import InMemory, Task
@@ -78,10 +78,14 @@ def test_honest_runs_survive_with_their_certified_epsilon(tmp_path, kind, shape)
     assert receipt["audit"]["epsilon_claimed"] == receipt["epsilon"]["certified"]
 
 
-@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}, {"physical_batch": 32}, {"postprocess": "score"}])
+MODES = [{"grad_sample_mode": mode} for mode in ("hooks", "ghost", "bookkeeping")]
+MODES += [{"physical_batch": 32}, {"postprocess": "score"}, {"clipping": "per_layer"}]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
 def test_the_attack_is_not_blind_in_any_mode_of_the_engine(tmp_path, mode):
     receipt, _ = audit(tmp_path, Laplace(1.0), epsilon=8.0, plant=planting(canaries=500), **mode)
-    assert 0.5 < receipt["audit"]["epsilon_audited"] < 8
+    assert 0.3 < receipt["audit"]["epsilon_audited"] < 8
 
 
 def test_black_box_canaries_are_not_blind(tmp_path):
@@ -92,21 +96,28 @@ def test_black_box_canaries_are_not_blind(tmp_path):
 # Broken engines: the noise object says one thing and draws another, or the optimizer leaves a safeguard out.
 
 
-class Silent(Laplace):
+class Drawn(Noise):
+    """However the engine asks for noise, it comes from `sample`."""
+
+    def add_to(self, buffer, generator):
+        Noise.add_to(self, buffer, generator)
+
+
+class Silent(Drawn, Laplace):
     """Forgets the noise."""
 
     def sample(self, shape, generator, dtype=None):
         return 0 * super().sample(shape, generator, dtype)
 
 
-class ThetaAsRate(GammaPLRV):
+class ThetaAsRate(Drawn, GammaPLRV):
     """Takes the scale of the seed for its rate."""
 
     def sample(self, shape, generator, dtype=None):
         return GammaPLRV(self.k, 1 / self.theta).sample(shape, generator, dtype)
 
 
-class SizedForTheMean(Laplace):
+class SizedForTheMean(Drawn, Laplace):
     """Noise for the mean of a batch, added to the sum."""
 
     def sample(self, shape, generator, dtype=None):
@@ -145,7 +156,7 @@ def test_no_clipping_is_refuted(tmp_path, monkeypatch):
         return prepared
 
     monkeypatch.setattr(PrivacyEngine, "make_private", forgetful)
-    receipt, _ = audit(tmp_path, Laplace(1.0))
+    receipt, _ = audit(tmp_path, Laplace(1.0), grad_sample_mode="hooks")
     assert receipt["audit"]["verdict"] == "refuted"
 
 

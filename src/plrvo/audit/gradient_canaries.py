@@ -30,6 +30,12 @@ _BEYOND_THE_CLIP = 100.0  # an engine that forgets to clip shows at once
 _MOST = 1e6  # of one step's loss: outputs that the claimed noise cannot explain at all must not give infinities
 
 
+def logits_of(outputs: Any) -> Tensor:
+    """The logits among a model's outputs, or all of them."""
+    logits: Tensor = getattr(outputs, "logits", outputs)
+    return logits
+
+
 class CanaryModel(nn.Module):
     """A classifier with the canaries' parameters beside it: logits, and after them one output per canary."""
 
@@ -42,7 +48,7 @@ class CanaryModel(nn.Module):
         self.canaries = canaries
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Tensor:
-        logits: Tensor = self.model(*inputs, **named_inputs)
+        logits = logits_of(self.model(*inputs, **named_inputs))
         own: Tensor = self.layer(logits.new_ones(len(logits), 1))
         shares = own.view(len(own), self.canaries, own.shape[1] // self.canaries)
         return torch.cat([logits, shares.sum(dim=2) / math.sqrt(shares.shape[2])], dim=1)

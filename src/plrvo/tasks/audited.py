@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from plrvo.audit.example_canaries import ExampleCanaries, quiet_examples
-from plrvo.audit.gradient_canaries import CanaryLoss, CanaryModel, GradientScores
+from plrvo.audit.gradient_canaries import CanaryLoss, CanaryModel, GradientScores, logits_of
 from plrvo.audit.one_run import CanaryKind, OneRun, Rule, judge_one_run
 from plrvo.audit.planted import Planted, overwritten
 from plrvo.design import Plan
@@ -168,7 +168,7 @@ def _classes(module: nn.Module, inputs: Any) -> int:
     training = module.training
     module.eval()
     with torch.no_grad():
-        shape = forward(module, overwritten(inputs, torch.tensor([True]), 1)).shape
+        shape = logits_of(forward(module, overwritten(inputs, torch.tensor([True]), 1))).shape
     module.train(training)
     if len(shape) != 2:
         raise InvalidArgument("audit", "this task", "one whose model gives a logit for each class")
