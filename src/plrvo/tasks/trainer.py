@@ -25,8 +25,10 @@ from plrvo.validate import InvalidArgument
 
 RECEIPT, WEIGHTS = "receipt.json", "model.safetensors"
 # What these do would happen outside the account, or has not been shown to keep examples apart.
-_REFUSED = ("fp16", "bf16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size", "gradient_checkpointing")
-_REFUSED += ("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen")
+_REFUSED = (
+    *("fp16", "bf16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size", "gradient_checkpointing"),
+    *("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen"),
+)
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
 
 

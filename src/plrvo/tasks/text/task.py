@@ -15,7 +15,7 @@ from plrvo.tasks.text.data import TextData, load_text
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
 from plrvo.tasks.text.models import CONTAMINATED, MINILM, load_checkpoint
 from plrvo.tasks.text.tokens import Tokens
-from plrvo.tasks.text.trainable import choose, dimension
+from plrvo.tasks.text.trainable import CHOICES, choose, dimension
 from plrvo.tasks.transformer import LogitsLoss
 from plrvo.validate import InvalidArgument, positive_integer
 
@@ -27,6 +27,8 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a checkpoint with a freshly initialised head for it."""
     options = request.options
     name, trainable = request.model or MINILM, options.get("trainable", "head")
+    if trainable not in CHOICES:  # before anything is loaded
+        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
     data = load_text(request.name, request.data_dir, options.get("data"), options.get("limit"))
     checkpoint = load_checkpoint(name, len(data.classes), generator)
     choose(checkpoint.model, trainable, generator)
