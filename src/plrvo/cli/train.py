@@ -186,6 +186,7 @@ def train(
     from plrvo.training.loop import Interrupted, read_history
 
     experiment.check_folder(out, resume)  # before anything is loaded
+    experiment.check_choices(optimizer, schedule)
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)
     if plan is not None:

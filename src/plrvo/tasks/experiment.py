@@ -52,10 +52,7 @@ class Settings:
 
     def check(self) -> None:
         """Refuse what would fail after work has been done, or would overwrite another run."""
-        if self.optimizer not in OPTIMIZERS:
-            raise InvalidArgument("optimizer", self.optimizer, "one of " + ", ".join(OPTIMIZERS))
-        if self.schedule not in SCHEDULES:
-            raise InvalidArgument("schedule", self.schedule, "one of " + ", ".join(SCHEDULES))
+        check_choices(self.optimizer, self.schedule)
         check_folder(self.out, self.resume)
 
     @property
@@ -69,6 +66,14 @@ class Settings:
         if self.schedule == "constant":
             return lambda step: self.learning_rate
         return lambda step: self.learning_rate * (1 - step / steps)
+
+
+def check_choices(optimizer: str | None, schedule: str | None) -> None:
+    """Refuse names that there are not; None is a choice yet to be made."""
+    if optimizer not in (None, *OPTIMIZERS):
+        raise InvalidArgument("optimizer", optimizer, "one of " + ", ".join(OPTIMIZERS))
+    if schedule not in (None, *SCHEDULES):
+        raise InvalidArgument("schedule", schedule, "one of " + ", ".join(SCHEDULES))
 
 
 def check_folder(out: Path, resume: bool) -> None:
