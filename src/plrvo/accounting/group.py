@@ -1,0 +1,52 @@
+"""What a guarantee for one example is worth to somebody who has several.
+
+A release that is (e, d)-private for one example is (g e, d (exp(g e) - 1)/(exp(e) - 1))-private for g of them (Vadhan
+2017, lemma 2.2). Every d for which the second term is at most delta is allowed, and the largest of them is best.
+"""
+
+from __future__ import annotations
+
+import math
+
+from plrvo.accounting.ledger import Ledger
+from plrvo.validate import positive_integer, probability
+
+_SMALLEST_LOG_DELTA = -690.0  # beyond it a delta is no longer a double
+
+
+def group_epsilon(ledger: Ledger, size: int, delta: float) -> float:
+    """A certified epsilon for `size` examples that are added or removed together; infinite where none is proved.
+
+    >>> from plrvo import Gaussian, Workload
+    >>> ledger = Ledger().plus(Gaussian(2.0), Workload(sample_rate=0.01, steps=100, clip=1.0, dimension=10))
+    >>> [round(group_epsilon(ledger, size, 1e-5), 2) for size in (1, 2, 3)]
+    [0.19, 0.41, 0.64]
+    """
+    positive_integer(size=size)
+    probability(delta=delta)
+
+    def epsilon_if_allowed(log_delta: float) -> float | None:
+        one = ledger.certified(math.exp(log_delta)).value
+        return one if log_delta + _log_factor(one, size) <= math.log(delta) else None
+
+    if size == 1:
+        return ledger.certified(delta).value
+    low, high = _SMALLEST_LOG_DELTA, math.log(delta)
+    best = epsilon_if_allowed(low)
+    if best is None:
+        return math.inf
+    while high - low > 0.01:  # bisection for the largest; whatever it ends at is allowed
+        middle = (low + high) / 2
+        found = epsilon_if_allowed(middle)
+        if found is None:
+            high = middle
+        else:
+            low, best = middle, min(best, found)
+    return size * best
+
+
+def _log_factor(one: float, size: int) -> float:
+    """log of (exp(g e) - 1)/(exp(e) - 1), which is the sum of exp(i e) over i < g."""
+    if one < 1e-9:
+        return (size - 1) * one + math.log(size)  # a bound from above
+    return (size - 1) * one + math.log(math.expm1(-size * one) / math.expm1(-one))
