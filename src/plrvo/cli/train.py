@@ -37,13 +37,18 @@ def train(
         typer.Option(
             "--model",
             help="Images: cnn (the default), cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, "
-            "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint.",
+            "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint. "
+            "Tables: stories15M (the default), smollm2, or the hub name or folder of a causal language model.",
             rich_help_panel=_LEARN,
         ),
     ] = None,
     trainable: Annotated[
         str | None,
-        typer.Option("--trainable", help="Text: all, lora, bias or head (the default).", rich_help_panel=_LEARN),
+        typer.Option(
+            "--trainable",
+            help="Text: all, lora, bias or head (the default; for tables, all is).",
+            rich_help_panel=_LEARN,
+        ),
     ] = None,
     max_length: Annotated[
         int | None,
@@ -52,6 +57,22 @@ def train(
     limit: Annotated[
         int | None,
         typer.Option("--limit", help="Text: train on the first so many examples only.", rich_help_panel=_RUN),
+    ] = None,
+    references: Annotated[
+        int | None,
+        typer.Option("--references", help="Tables: train on so many texts of each table only.", rich_help_panel=_RUN),
+    ] = None,
+    test_limit: Annotated[
+        int | None,
+        typer.Option("--test-limit", help="Tables: test on so many tables, evenly spread.", rich_help_panel=_RUN),
+    ] = None,
+    beams: Annotated[
+        int | None,
+        typer.Option("--beams", help="Tables: width of the beam search; 1 is greedy.", rich_help_panel=_RUN),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", help="Tables: draw texts from the likeliest tokens instead.", rich_help_panel=_RUN),
     ] = None,
     data: Annotated[
         str | None,
@@ -197,7 +218,14 @@ def train(
                 raise InvalidArgument(name, value, "no value beside --plan, which brings its own")
         sample_rate, steps, clip = plan.workload.sample_rate, plan.workload.steps, plan.workload.clip
         delta = plan.delta
-    asked = {"trainable": trainable, "max_length": max_length, "limit": limit, "data": data}
+    asked: dict[str, Any] = {
+        "trainable": trainable,
+        "max_length": max_length,
+        "limit": limit,
+        "data": data,
+        "references": references,
+    }
+    asked |= {"test_limit": test_limit, "beams": beams, "top_p": top_p}
     request = catalog.Request(task, model, data_dir, {key: value for key, value in asked.items() if value is not None})
     preset = catalog.prepare(request, streams.weights)
     for warning in preset.task.warnings:

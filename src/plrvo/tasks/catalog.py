@@ -48,6 +48,12 @@ FAMILIES = (
         "plrvo.tasks.text.task",
         ("trainable", "max_length", "limit", "data"),
     ),
+    Family(
+        "tables",
+        ("e2e", "dart", "webnlg"),
+        "plrvo.tasks.tables.task",
+        ("trainable", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
+    ),
 )
 NAMES = tuple(name for family in FAMILIES for name in family.tasks)
 

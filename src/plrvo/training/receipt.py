@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import plrvo
 from plrvo.accounting import Ledger
+from plrvo.accounting.group import group_epsilon
 from plrvo.design import Plan
 from plrvo.files import read_json, write_json
 from plrvo.validate import InvalidArgument
@@ -52,6 +54,7 @@ def make_receipt(
         "complete": optimizer.steps_taken == plan.workload.steps,
         "delta": plan.delta,
         "epsilon": _epsilons(ledger, plan.delta),
+        "group": _group(ledger, plan.delta, task),
         "adjacency": "add or remove one example",
         "sampler": "poisson",
         "postprocess": optimizer.postprocess,
@@ -102,6 +105,9 @@ def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
         claimed = receipt["epsilon"][name]
         if (claimed is None) != (value is None) or (value is not None and abs(claimed - value) > 1e-9 * abs(value)):
             found.append(f"it claims epsilon {name} {claimed}; recomputed, it is {value}")
+    group = _group(ledger, receipt["delta"], receipt["task"])
+    if group != receipt.get("group"):
+        found.append(f"it claims {receipt.get('group')} for a group; recomputed, it is {group}")
     if plan.epsilon is not None and receipt["epsilon"]["certified"] > plan.epsilon:
         found.append(f"certified epsilon {receipt['epsilon']['certified']} exceeds the budget {plan.epsilon}")
     weights = folder / Path(receipt["weights"]["file"]).name
@@ -121,6 +127,15 @@ def file_digest(path: Path) -> str:
 def _epsilons(ledger: Ledger, delta: float) -> dict[str, float | None]:
     bracket = ledger.epsilon(delta)
     return {"certified": bracket.certified, "lower": bracket.lower, "published": bracket.published}
+
+
+def _group(ledger: Ledger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
+    """What holds for all examples of one group, where the task says that they come in groups."""
+    size = task.get("group_size")
+    if size is None:
+        return None
+    value = group_epsilon(ledger, size, delta)
+    return {"of": task.get("group"), "size": size, "certified": None if math.isinf(value) else value, "delta": delta}
 
 
 def _digest(receipt: dict[str, Any]) -> str:

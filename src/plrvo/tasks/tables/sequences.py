@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from plrvo.tasks.tables.empty import touch_every_layer
 from plrvo.tasks.tables.models import Language
+from plrvo.tasks.transformer import keep_examples_apart
 from plrvo.validate import InvalidArgument, positive_integer
 
 IGNORED = -100
@@ -117,16 +117,13 @@ class SequenceModel(nn.Module):
 
     def __init__(self, language_model: Any) -> None:
         super().__init__()
+        keep_examples_apart(language_model)
         self.lm = language_model
 
     def forward(self, context: Tensor, context_mask: Tensor, text: Tensor) -> Tensor:
-        if not len(context):
-            shape = (0, text.shape[1] + 1, self.lm.config.get_text_config().vocab_size)
-            return touch_every_layer(self.lm).expand(shape)
         ids = torch.cat([context, text], dim=1)
         # Padding behind a text is read by nothing that counts.
         mask = torch.cat([context_mask, torch.ones_like(text)], dim=1)
-        # By example, also where the model would broadcast one row: each example needs a gradient of its own.
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
         logits: Tensor = self.lm(
             input_ids=ids,

@@ -16,10 +16,9 @@ from typing import Any
 
 import torch
 
+from plrvo.tasks.preset import initialised_from
+from plrvo.tasks.text.trainable import CHOICES, add_lora, dimension
 from plrvo.validate import InvalidArgument
-
-CHOICES = ("all", "lora", "bias", "head")
-LORA_RANK, LORA_ALPHA = 8, 16
 
 
 def choose(model: Any, trainable: str, generator: torch.Generator) -> int:
@@ -27,33 +26,15 @@ def choose(model: Any, trainable: str, generator: torch.Generator) -> int:
     if trainable not in CHOICES:
         raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
     if trainable == "lora":
-        _add_lora(model, generator)
+        with initialised_from(generator):
+            add_lora(model)
     head = {id(p) for p in model.get_output_embeddings().parameters()}
     for name, parameter in model.named_parameters():
         parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith("bias"), "head": id(parameter) in head}
         parameter.requires_grad_(parts[trainable])
-    count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    count = dimension(model)
     if not count:
         raise InvalidArgument(
             "trainable", trainable, f"all, lora or head: {type(model).__name__} has no such parameters"
         )
     return count
-
-
-def _add_lora(model: Any, generator: torch.Generator) -> None:
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise InvalidArgument("trainable", "lora", "peft to be installed: pip install 'plrvo[text]'") from None
-    transposed = any(type(layer).__name__ == "Conv1D" for layer in model.modules())  # as in GPT-2
-    config = LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, fan_in_fan_out=transposed)
-    seed = int(torch.randint(2**62, (1,), generator=generator).item())
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        try:
-            inject_adapter_in_model(config, model)
-        except ValueError as error:
-            reason = " ".join(str(error).split())[:120]
-            raise InvalidArgument(
-                "trainable", "lora", f"all or head: peft has no layers to add to ({reason})"
-            ) from None

@@ -28,7 +28,7 @@ def choose(model: Any, trainable: str, generator: torch.Generator) -> None:
         raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
     if trainable == "lora":
         with initialised_from(generator):
-            _add_lora(model)
+            add_lora(model)
     pretrained = {id(p) for p in model.base_model.parameters()}
     for name, parameter in model.named_parameters():
         head = id(parameter) not in pretrained
@@ -41,13 +41,16 @@ def dimension(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def _add_lora(model: Any) -> None:
+def add_lora(model: Any) -> None:
+    """Low-rank additions to the attention of every layer of `model.base_model`."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise InvalidArgument("trainable", "lora", "peft to be installed: pip install 'plrvo[text]'") from None
     try:
-        inject_adapter_in_model(LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA), model.base_model)
+        transposed = any(type(layer).__name__ == "Conv1D" for layer in model.modules())  # GPT-2's linear layers
+        config = LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, fan_in_fan_out=transposed)
+        inject_adapter_in_model(config, model.base_model)
     except ValueError as error:
         raise InvalidArgument(
             "trainable",

@@ -1,0 +1,158 @@
+"""Table-to-text presets: data, model, what is trained of it, generation and its metrics, put together for `experiment`.
+
+The example is one pair of a table and a text: a table with r texts is r examples, and the certified epsilon is that of
+one of them. The receipt also says what it is for a whole table, by group privacy, and `references` caps r.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from plrvo.tasks.catalog import Request
+from plrvo.tasks.preset import Defaults, Preset, Task
+from plrvo.tasks.tables.data import Split, TableData, spread, training_data
+from plrvo.tasks.tables.formats import Entry
+from plrvo.tasks.tables.generate import Decoding, generate, write_generations
+from plrvo.tasks.tables.metrics import METRICS, score_all
+from plrvo.tasks.tables.models import Language, load_language
+from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences
+from plrvo.tasks.tables.trainable import choose
+from plrvo.training.loop import Metrics, moved
+from plrvo.validate import InvalidArgument, positive_integer
+
+DEFAULT_MODEL = "stories15M"
+GENERATIONS = "generations.jsonl"
+# The paper's lengths; WebNLG, which it does not have, gets DART's.
+MAX_LENGTH = {"e2e": 100, "dart": 120, "webnlg": 120}
+LOSS_ENTRIES = 200  # of the test split, for the loss that is shown during training
+UNIT = "one pair of a table and a text; a table with r texts is r examples"
+
+
+def prepare(request: Request, generator: torch.Generator) -> Preset:
+    """The task and a pretrained model for it."""
+    options = request.options
+    trainable = options.get("trainable", "all")
+    max_length = options.get("max_length", MAX_LENGTH[request.name])
+    decoding = Decoding(
+        beams=options.get("beams", 1 if "top_p" in options else Decoding.beams), top_p=options.get("top_p")
+    )
+    data = training_data(request.name, request.data_dir)
+    entries = capped(data.train, options.get("references"))
+    pairs = limited(entries.pairs, options.get("limit"))
+    test = limited_test(data.test, options.get("test_limit"))
+    language = load_language(request.model or DEFAULT_MODEL, request.data_dir)
+    dimension = choose(language.model, trainable, generator)
+    train = Sequences(pairs, language, max_length)
+    held_out = Sequences([(e.table, e.references[0]) for e in spread(test, LOSS_ENTRIES)], language, max_length)
+    drawing = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator).item()))
+    private = Split(tuple(Entry(table, (text,)) for table, text in pairs))
+    description = {
+        "name": data.name,
+        "model": language.name,
+        "model_source": language.source,
+        "trainable": trainable,
+        "trainable_parameters": dimension,
+        "examples": len(pairs),
+        "unit": UNIT,
+        "group_size": private.most_references,
+        "group": "all texts of one table",
+        "max_length": max_length,
+        "truncated_examples": train.truncated,
+        "loss": "cross entropy, mean over the tokens of a text",
+        "decoding": {"beams": decoding.beams, "top_p": decoding.top_p, "longest": decoding.longest},
+        "tested_on": f"{len(test)} of {len(data.test.entries)} tables of the test split",
+        "metrics": {metric.name: metric.what for metric in METRICS},
+        "data_sha256": private.fingerprint,
+        "data_source": data.source,
+        "treated_as_public": ["examples", "group_size", "data_sha256", "truncated_examples"],
+    }
+
+    def finish(module: nn.Module, out: Path) -> Metrics:
+        texts = generate(language, [entry.table for entry in test], max_length, decoding, drawing)
+        write_generations(out / GENERATIONS, test, texts)
+        return score_all(texts, [entry.references for entry in test])
+
+    task = Task(
+        data=train,
+        size=len(train),
+        evaluate=lambda module: {"loss": mean_loss(module, held_out)},
+        description=description,
+        loss=SequenceLoss(),
+        metric="loss",
+        finish=finish,
+        warnings=warnings_of(data, train, language),
+    )
+    return Preset(
+        task, SequenceModel(language.model), f"{language.name} ({trainable})", _defaults(len(train), trainable)
+    )
+
+
+def mean_loss(module: nn.Module, data: Sequences, batch_size: int = 32) -> float:
+    """The loss of the first reference of each table, mean over tables."""
+    order = data.lengths.argsort(stable=True).tolist()
+    device = next(module.parameters()).device
+    total = 0.0
+    with torch.no_grad():
+        for start in range(0, len(order), batch_size):
+            inputs, labels = moved(data.__getitems__(order[start : start + batch_size]), device)
+            total += float(SequenceLoss("sum")(module(**inputs), labels))
+    return total / len(data)
+
+
+def capped(split: Split, references: int | None) -> Split:
+    """With at most the first `references` texts of each table, over all its entries."""
+    if references is None:
+        return split
+    positive_integer(references=references)
+    room: dict[str, int] = {}
+    kept = []
+    for entry in split.entries:
+        left = room.setdefault(entry.table, references)
+        chosen = entry.references[:left]
+        room[entry.table] = left - len(chosen)
+        if chosen:
+            kept.append(Entry(entry.table, chosen))
+    return Split(tuple(kept))
+
+
+def limited(pairs: list[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
+    """The first `limit` pairs."""
+    if limit is not None:
+        positive_integer(limit=limit)
+    if not pairs:
+        raise InvalidArgument("name", "the task", "a data set with a training split")
+    return pairs[:limit]
+
+
+def limited_test(split: Split, count: int | None) -> list[Entry]:
+    """At most `count` entries, spread over the split."""
+    if count is not None:
+        positive_integer(test_limit=count)
+    return spread(split.entries, count)
+
+
+def warnings_of(data: TableData, train: Sequences, language: Language) -> tuple[str, ...]:
+    """What the user should know before the run."""
+    found = []
+    if data.source.startswith("training:"):
+        found.append(f"{data.name} has no training split here: the model trains on WebNLG ({data.source})")
+    if train.truncated:
+        found.append(f"{train.truncated} of {len(train)} examples are longer than they may be and were cut")
+    return tuple(found)
+
+
+def _defaults(size: int, trainable: str) -> Defaults:
+    """The paper's delta; a batch of 256 and 150 steps, which a small model on a processor can do."""
+    return Defaults(
+        delta=min(1e-5, 1 / (2 * size)),
+        clip=0.1,
+        sample_rate=min(1.0, 256 / size),
+        steps=150,
+        learning_rate=1e-3 if trainable in ("all", "head") else 5e-3,
+        optimizer="adamw",
+        schedule="linear",
+        physical_batch=32,
+    )
