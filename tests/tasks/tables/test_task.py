@@ -1,0 +1,173 @@
+"""The presets, with a tiny model in a folder and a tiny copy of E2E."""
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.tasks.tables.tiny import ENTRIES, save_folder
+
+from plrvo.cli.main import main
+from plrvo.tasks import catalog as tasks
+from plrvo.tasks.tables import catalog, data
+from plrvo.tasks.tables.data import Split
+from plrvo.tasks.tables.formats import Entry
+from plrvo.tasks.tables.generate import read_generations
+from plrvo.tasks.tables.metrics import METRICS
+from plrvo.tasks.tables.task import capped
+from plrvo.validate import InvalidArgument
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with tiny/ and e2e/; the archive's checksum is taken from its content."""
+    import hashlib
+
+    def rows(entries):
+        lines = ["mr,ref"]
+        for entry in entries:
+            meaning = ", ".join(f"{k}[{v}]" for k, v in (part.split(" : ") for part in entry.table.split(" | ")))
+            lines += [f'"{meaning}",{text}' for text in entry.references]
+        return ("\r\n".join(lines) + "\r\n").encode()
+
+    contents = dict.fromkeys(catalog.E2E_FILES, rows(ENTRIES * 10)) | {
+        "e2e-dataset/testset_w_refs.csv": rows(ENTRIES),
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    archive_bytes = file.getvalue()
+    known = replace(
+        catalog.E2E.layouts[0].files[0], size=len(archive_bytes), sha256=hashlib.sha256(archive_bytes).hexdigest()
+    )
+    monkeypatch.setattr(
+        catalog, "E2E", replace(catalog.E2E, layouts=(replace(catalog.E2E.layouts[0], files=(known,)),))
+    )
+    monkeypatch.setattr(catalog, "E2E_FILES", {name: len(content) for name, content in contents.items()})
+    (tmp_path / "e2e").mkdir()
+    (tmp_path / "e2e" / catalog.E2E_ARCHIVE).write_bytes(archive_bytes)
+    save_folder(tmp_path / "tiny", "llama")
+    return tmp_path
+
+
+def command(folder, *more):
+    fixed = ["train", "e2e", "--model", str(folder / "tiny"), "--data-dir", str(folder), "--max-length", "50", "--json"]
+    quick = ["--steps", "3", "--sample-rate", "0.2", "--seed", "1", "--beams", "2", "--out", str(folder / "run")]
+    return [*fixed, *quick, *more]
+
+
+@pytest.mark.parametrize("trainable", ["all", "lora"])
+def test_a_private_run_from_the_command_line(folder, capsys, trainable):
+    budget = ["--epsilon", "4", "--delta", "1e-3", "--trainable", trainable]
+    assert main(command(folder, *budget)) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert {metric.name for metric in METRICS} < result.keys()
+    assert result["epsilon_certified"] <= 4
+    receipt = json.loads((folder / "run" / "receipt.json").read_text())
+    task = receipt["task"]
+    assert task["examples"] == 80
+    assert task["unit"].startswith("one pair")
+    assert task["trainable_parameters"] == receipt["plan"]["workload"]["dimension"]
+    assert task["metrics"]["meteor_exact_stem"].startswith("METEOR 1.5's formula")
+    assert receipt["group"]["size"] == task["group_size"] == 30  # "Spice" has three texts, ten times over
+    assert receipt["group"]["certified"] is None or receipt["group"]["certified"] > 4
+    assert receipt["run"]["metrics"]["bleu"] == result["bleu"]
+    texts = read_generations(folder / "run" / "generations.jsonl")
+    assert [row.table for row in texts] == [entry.table for entry in ENTRIES]
+    assert main(["verify", str(folder / "run" / "receipt.json")]) == 0
+
+
+def test_one_text_for_each_table_makes_the_pair_the_table(folder, capsys):
+    assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", "--references", "1", "--test-limit", "2")) == 0
+    receipt = json.loads((folder / "run" / "receipt.json").read_text())
+    assert receipt["task"]["examples"] == len(ENTRIES)
+    assert receipt["group"]["certified"] == receipt["epsilon"]["certified"]
+    assert len(read_generations(folder / "run" / "generations.jsonl")) == 2
+
+
+def test_a_claim_for_groups_is_verified(folder, capsys):
+    assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", "--references", "2")) == 0
+    path = folder / "run" / "receipt.json"
+    receipt = json.loads(path.read_text())
+    assert 8 < receipt["group"]["certified"] < 100
+    receipt["group"]["certified"] = 4.0
+    path.write_text(json.dumps(receipt))
+    capsys.readouterr()
+    assert main(["verify", str(path)]) == 1
+    assert "for a group" in capsys.readouterr().out
+
+
+def test_a_run_without_privacy_learns_and_tells_its_metrics(folder, capsys):
+    more = ["--noise", "none", "--lr", "0.01", "--evaluate-every", "20"]
+    asked = [word if word != "3" else "60" for word in command(folder, *more)]
+    assert main(asked) == 0
+    result = json.loads(capsys.readouterr().out)
+    history = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert history[-1]["loss"] < history[0]["loss"] < 4
+    assert result["private"] is False
+    assert result["rouge_l"] > 0.3
+
+
+def test_the_same_seed_gives_the_same_generations(folder, capsys):
+    texts = []
+    drawn = ["--noise", "none", "--beams", "1", "--top-p", "0.9"]
+    for out in ("a", "b"):
+        assert main(command(folder, *drawn, "--out", str(folder / out))) == 0
+        texts.append((folder / out / "generations.jsonl").read_bytes())
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--beams", "0"], "--beams 0"),
+        (["--top-p", "0.5"], "--beams 2"),
+        (["--max-length", "3"], "--max-length 3"),
+        (["--references", "0"], "--references 0"),
+        (["--test-limit", "0"], "--test-limit 0"),
+        (["--limit", "-1"], "--limit -1"),
+        (["--trainable", "bias"], "--trainable bias"),
+        (["--model", "no/such-model"], "--model no/such-model"),
+        (["--data", "hf:x"], "--data hf:x"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(folder, capsys, monkeypatch, more, named):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", *more)) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("plrvo:")]
+    assert len(lines) == 1
+    assert named in lines[0]
+    assert not (folder / "run").exists()
+
+
+def test_long_examples_are_cut_and_counted(folder, capsys):
+    assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", "--max-length", "12")) == 0
+    captured = capsys.readouterr()
+    assert "longer than they may be and were cut" in captured.err
+    assert json.loads((folder / "run" / "receipt.json").read_text())["task"]["truncated_examples"] > 10
+
+
+def test_dart_says_that_it_trains_on_webnlg(folder, monkeypatch):
+    split = Split(ENTRIES)
+    made = {
+        "dart": data.TableData("dart", Split(()), split, split, "dart from --data-dir"),
+        "webnlg": data.TableData("webnlg", split, split, split, "webnlg2017 from --data-dir"),
+    }
+    monkeypatch.setattr(data, "load_tables", lambda name, data_dir=None: made[name])
+    preset = tasks.prepare(
+        tasks.Request("dart", str(folder / "tiny"), folder, {"max_length": 50}), torch.Generator().manual_seed(1)
+    )
+    assert "trains on WebNLG" in preset.task.warnings[0]
+    assert preset.task.description["data_source"].startswith("training: webnlg2017")
+
+
+def test_references_are_capped_over_all_entries_of_a_table():
+    split = Split((Entry("a", ("1", "2")), Entry("b", ("3",)), Entry("a", ("4", "5"))))
+    assert capped(split, 3).pairs == [("a", "1"), ("a", "2"), ("b", "3"), ("a", "4")]
+    assert capped(split, 1).pairs == [("a", "1"), ("b", "3")]
+    assert capped(split, None) is split
+    with pytest.raises(InvalidArgument, match="references"):
+        capped(split, 0)
