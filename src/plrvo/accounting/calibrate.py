@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from plrvo import validate
+from plrvo.accounting.correlated import CorrelatedLedger, Correlation
 from plrvo.accounting.ledger import Ledger
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
@@ -13,8 +14,12 @@ _TOLERANCE = 1e-6  # relative, on the width of the noise
 _WIDEST = 1e15
 
 
-def calibrate(noise: Noise, work: Workload, epsilon: float, delta: float) -> Noise:
+def calibrate(
+    noise: Noise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+) -> Noise:
     """`noise` made as narrow as the budget allows; its own width is only where the search starts.
+
+    With a `correlation` it is the noise of each row that is fitted, for all steps of the workload.
 
     >>> from plrvo import Laplace
     >>> work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
@@ -28,7 +33,16 @@ def calibrate(noise: Noise, work: Workload, epsilon: float, delta: float) -> Noi
 
     def miss(log_width: float) -> float:
         """log of certified / budget: positive where the budget is missed. Clipped, since epsilon may be 0 or inf."""
-        value = Ledger().plus(noise.scaled(math.exp(log_width)), work).certified(delta).value
+        wider = noise.scaled(math.exp(log_width))
+        value = (
+            (
+                Ledger().plus(wider, work)
+                if correlation is None
+                else CorrelatedLedger(wider, work, correlation, work.steps)
+            )
+            .certified(delta)
+            .value
+        )
         return min(50.0, max(-50.0, math.log(value / epsilon))) if value > 0 else -50.0
 
     narrow = wide = 0.0

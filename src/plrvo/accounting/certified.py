@@ -23,7 +23,7 @@ from plrvo.noise.gaussian import Gaussian
 Entry = tuple[Noise, Workload]
 
 # Shares of delta given to the event that a shared scale is very small; the best of these is used.
-_TAIL_SHARES = (1e-3, 0.1, 0.5)
+TAIL_SHARES = (1e-3, 0.1, 0.5)
 _LARGEST_PLD_EPSILON = 500.0
 
 
@@ -82,7 +82,7 @@ def _moments(entries: Sequence[Entry], delta: float) -> list[tuple[Callable[[int
     """The total moment, and the delta left for it: once, or once for each share of delta given to tails."""
     shared = sum(noise.shared for noise, _ in entries)
     choices = []
-    for share in _TAIL_SHARES if shared else (0.0,):
+    for share in TAIL_SHARES if shared else (0.0,):
         steps = [
             (
                 work.steps,

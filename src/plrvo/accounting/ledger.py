@@ -27,7 +27,7 @@ class Epsilon:
         lower: what an attacker provably reaches; no valid epsilon is below it.
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
-        method: which proof gave `certified` ("rdp", "pure" or "pld").
+        method: which proof gave `certified` ("rdp", "pure", "pld"; "exact" for correlated Gaussian noise).
         order: the moment order of `certified` (None unless by "rdp").
     """
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Epsilon, Ledger, Workload
+from plrvo.accounting.correlated import CorrelatedLedger, Correlation
 from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, noise_from_dict
 from plrvo.validate import InvalidArgument, positive, probability
@@ -18,7 +19,8 @@ class Plan:
     """A noise, a workload, a budget, and the bracket that certifies it.
 
     A plan is made by `Plan.certify` (or read from a file, which recomputes it): it cannot claim what is not certified.
-    `epsilon` is the budget, None for a noise that was given rather than fitted to one.
+    `epsilon` is the budget, None for a noise that was given rather than fitted to one. With a `correlation` the noise
+    is that of its rows, the sampling rate is 1, and the adjacency is zero-out (theory, section 11).
     """
 
     noise: Noise
@@ -26,17 +28,28 @@ class Plan:
     epsilon: float | None
     delta: float
     bracket: Epsilon
+    correlation: Correlation | None = field(default=None, kw_only=True)
 
     @staticmethod
-    def certify(noise: Noise, workload: Workload, delta: float, epsilon: float | None = None) -> Plan:
+    def certify(
+        noise: Noise,
+        workload: Workload,
+        delta: float,
+        epsilon: float | None = None,
+        correlation: Correlation | None = None,
+    ) -> Plan:
         """A plan with its bracket computed; refused where the noise misses the budget."""
         probability(delta=delta)
         if epsilon is not None:
             positive(epsilon=epsilon)
-        bracket = Ledger().plus(noise, workload).epsilon(delta)
+        bracket = _ledger(noise, workload, correlation, workload.steps).epsilon(delta)
         if epsilon is not None and bracket.certified > epsilon:
             raise InvalidArgument("epsilon", epsilon, f"at least {bracket.certified:.6g}, which this noise certifies")
-        return Plan(noise, workload, epsilon, delta, bracket)
+        return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation)
+
+    def empty_ledger(self) -> Ledger | CorrelatedLedger:
+        """What has been released before the first step: nothing yet, in the kind of ledger that this plan needs."""
+        return Ledger() if self.correlation is None else _ledger(self.noise, self.workload, self.correlation, 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the epsilons in it are for the reader, and are computed afresh when it is read."""
@@ -44,6 +57,7 @@ class Plan:
             "plan": 1,
             "noise": self.noise.to_dict(),
             "workload": self.workload.to_dict(),
+            **({} if self.correlation is None else {"correlation": self.correlation.to_dict()}),
             "epsilon": self.epsilon,
             "delta": self.delta,
             "epsilon_certified": self.bracket.certified,
@@ -58,7 +72,9 @@ class Plan:
             if description["plan"] != 1:
                 raise InvalidArgument("plan", description["plan"], "version 1")
             noise, workload = noise_from_dict(description["noise"]), Workload(**description["workload"])
-            plan = Plan.certify(noise, workload, description["delta"], description["epsilon"])
+            correlated = description.get("correlation")
+            correlation = None if correlated is None else Correlation.from_dict(correlated)
+            plan = Plan.certify(noise, workload, description["delta"], description["epsilon"], correlation)
             claimed = float(description["epsilon_certified"])
         except (KeyError, TypeError) as error:
             raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
@@ -75,3 +91,9 @@ class Plan:
         if not isinstance(description, dict) or "receipt" in description:
             raise InvalidArgument("plan", str(path), "a plan, as `plrvo design --save` writes it")
         return Plan.from_dict(description)
+
+
+def _ledger(noise: Noise, work: Workload, correlation: Correlation | None, taken: int) -> Ledger | CorrelatedLedger:
+    if correlation is None:
+        return Ledger().plus(noise, work)
+    return CorrelatedLedger(noise, work, correlation, taken)

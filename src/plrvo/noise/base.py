@@ -93,6 +93,14 @@ class Noise(ABC):
         `tail` per step to delta. Noises without a shared scale ignore `tail`. Integer eta >= 0.
         """
 
+    def log_stream_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
+        """As `log_joint_moment`, for shifts of total norm `clip` over any number of draws of `dimension` coordinates.
+
+        For a scale that is shared by the coordinates of a draw. Without one, all draws together are one of a larger
+        dimension, and `log_joint_moment` is the better question.
+        """
+        raise NotImplementedError(f"{self.kind} noise has no scale that a draw shares")
+
     @abstractmethod
     def pure_loss(self, clip: float, dimension: int) -> float:
         """The supremum of the log likelihood ratio over outputs and clipped gradients; `inf` where unbounded."""

@@ -27,7 +27,7 @@ from plrvo.noise.functions import expm1_minus
 from plrvo.noise.mixture import mixture_log_moment
 from plrvo.noise.quadrature import half_line
 from plrvo.noise.seeds import GammaSeed, Seed
-from plrvo.noise.shared_scale import shared_log_joint_moment
+from plrvo.noise.shared_scale import shared_log_joint_moment, shared_log_stream_moment
 
 # From this dimension on the finite-dimension saving of a heavy-tailed noise is below a percent in any usable setting,
 # and Theorem 2' alone is used: microseconds instead of milliseconds. The switch is on the dimension only, so that the
@@ -144,6 +144,11 @@ class _Mixture(Noise):
         else:
             out[active] = self._worst_product(clip, dimension, eta[active])
         return out
+
+    def log_stream_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
+        if not self.shared:
+            return super().log_stream_moment(clip, dimension, eta, tail)
+        return shared_log_stream_moment(self._seed, clip, np.asarray(eta, dtype=float), tail)
 
     def _worst_product(self, clip: float, dimension: int, eta: Array) -> Array:
         unit = self._unit

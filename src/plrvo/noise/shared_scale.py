@@ -37,6 +37,21 @@ def shared_log_joint_moment(seed: Seed, clip: float, dimension: int, eta: Array,
     return np.maximum(out, 0.0)  # the cut mass is missing from the expectation, which may end just below one
 
 
+def shared_log_stream_moment(seed: Seed, shift: float, eta: Array, tail: float) -> Array:
+    """log E[exp(eta (eta-1) u^2 s^2 / 2); u <= cut], at least the moment of draws whose shifts have total norm s.
+
+    One draw with shift d costs at most K(d^2), K(s) = log E[exp(eta (eta-1) u^2 s / 2); u <= cut] (Theorem 1's limit).
+    K is convex and K(0) <= 0, so that draws with squares s_r cost at most K(sum s_r) together (theory, section 11).
+    """
+    u, mass = rounded_up(seed, tail)
+    if not math.isfinite(u[-1]):
+        return np.full(eta.shape, np.inf)
+    keep = mass > 0
+    exponent = (u[keep] * shift) ** 2 / 2
+    terms = np.log(mass[keep])[None, :] + (eta * (eta - 1))[:, None] * exponent[None, :]
+    return np.maximum(special.logsumexp(terms, axis=1), 0.0)
+
+
 def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:
     """Points and masses of a variable that is at least u, and leaves out probability at most `tail` at the top."""
     terms = seed.terms

@@ -1,0 +1,173 @@
+"""A strategy, who takes part when, and restarts: what makes the noise of a plan correlated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from plrvo.accounting.correlated.participation import Participation
+from plrvo.accounting.correlated.strategy import Explicit, Strategy
+from plrvo.accounting.correlated.toeplitz import Banded, BufferedToeplitz, SquareRoot
+from plrvo.accounting.correlated.tree import Tree
+from plrvo.noise.base import Array
+from plrvo.validate import InvalidArgument, positive_integer
+
+ADJACENCY = "zero out one example: its contributions are replaced by zero, the others stay in their batches"
+
+_KINDS: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Banded, BufferedToeplitz, Explicit, SquareRoot, Tree)}
+_ROUNDING = 1e-12  # relative, added to every sensitivity
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """sens(S) in units of the clip, and the largest number of rows that one example enters.
+
+    `offset` is the first step of the worst pattern of a fixed order (0 where the order is not fixed).
+    """
+
+    value: float
+    rows: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Rows of `strategy`, started anew every `restart_every` steps (never, by default).
+
+    S is block diagonal over restarts, so that they compose: the squares of their sensitivities add up.
+
+    >>> Correlation(Tree(), Participation(steps_per_epoch=100)).sensitivity(100).value ** 2
+    7.0
+    >>> twenty = Participation(steps_per_epoch=100, epochs=20)
+    >>> [Correlation(Tree(completed), twenty).sensitivity(2000).value ** 2 for completed in (False, True)]
+    [425.0, 926.0]
+    """
+
+    strategy: Strategy
+    participation: Participation
+    restart_every: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.strategy, Strategy):
+            raise InvalidArgument("strategy", self.strategy, "a Strategy, for example Tree()")
+        if not isinstance(self.participation, Participation):
+            raise InvalidArgument("participation", self.participation, "a Participation")
+        if self.restart_every is not None:
+            positive_integer(restart_every=self.restart_every)
+
+    def check(self, steps: int) -> None:
+        """Refuse a number of steps that the strategy or the participation does not cover."""
+        if steps > self.participation.most_steps:
+            raise InvalidArgument(
+                "steps", steps, f"at most {self.participation.most_steps}: more bring examples back beyond their epochs"
+            )
+        self.strategy.check(min(steps, self.restart_every or steps))
+
+    def parts(self, taken: int, steps: int) -> list[tuple[int, int, Strategy]]:
+        """First step, length and strategy of each part between restarts, after `taken` of `steps` steps."""
+        period = self.restart_every or steps
+        parts = []
+        for start in range(0, taken, period):
+            whole, length = min(period, steps - start), min(period, taken - start)
+            parts.append((start, length, self.strategy if length == whole else self.strategy.unfinished))
+        return parts
+
+    def sensitivity(self, steps: int, taken: int | None = None) -> Sensitivity:
+        """Of the rows that the first `taken` of `steps` steps release; of all of them by default."""
+        positive_integer(steps=steps)
+        self.check(steps)
+        return _sensitivity(self, steps, steps if taken is None else taken)
+
+    def row_sums(self, steps: int, taken: int) -> Array:
+        """How far an example with equal gradients moves each row, in units of the clip, in one bad pattern.
+
+        The worst one of a fixed order, else the earliest.
+        """
+        first = self.sensitivity(steps, taken).offset
+        visited = np.arange(first, taken, self.participation.separation)[: self.participation.epochs]
+        sums = [
+            strategy.row_sums([int(s) - start for s in visited if start <= s < start + length], length)
+            for start, length, strategy in self.parts(taken, steps)
+        ]
+        return np.abs(np.concatenate(sums))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "strategy": self.strategy.to_dict(),
+            "participation": self.participation.to_dict(),
+            "restart_every": self.restart_every,
+            "adjacency": "zero-out",
+        }
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> Correlation:
+        """The correlation that `to_dict` described."""
+        try:
+            if description["adjacency"] != "zero-out":
+                raise InvalidArgument("adjacency", description["adjacency"], "zero-out, the only one that is proved")
+            participation = Participation(**description["participation"])
+            return Correlation(_strategy(description["strategy"]), participation, description["restart_every"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
+            raise InvalidArgument("correlation", "a description", f"the keys of a correlation ({error})") from None
+
+
+def _strategy(description: Mapping[str, Any]) -> Strategy:
+    kind = description["strategy"]
+    if kind not in _KINDS:
+        raise InvalidArgument("strategy", kind, "one of " + ", ".join(sorted(_KINDS)))
+    arguments = {key: value for key, value in description.items() if key != "strategy"}
+    known = [field.name for field in fields(_KINDS[kind])]  # type: ignore[arg-type]
+    if set(arguments) - set(known):
+        raise InvalidArgument("strategy", dict(description), f"the parameters {', '.join(known) or '(none)'}")
+    return _KINDS[kind](**{key: _tuples(value) for key, value in arguments.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+@lru_cache(maxsize=512)
+def _sensitivity(correlation: Correlation, steps: int, taken: int) -> Sensitivity:
+    parts, participation = correlation.parts(taken, steps), correlation.participation
+    if participation.fixed:
+        squares = _fixed(parts, participation.steps_per_epoch)
+        square, offset = float(squares.max()), int(np.argmax(squares))
+    else:
+        square, offset = _separated(parts, participation.visits(taken), participation.separation), 0
+    visits = participation.visits(taken)
+    rows = min(
+        sum(strategy.rows(length) for _, length, strategy in parts),
+        visits * max(strategy.touched(length) for _, length, strategy in parts),
+    )
+    # A square that is a whole number (trees) is exact as it stands.
+    return Sensitivity(square**0.5 * (1.0 if square.is_integer() else 1 + _ROUNDING), rows, offset)
+
+
+def _fixed(parts: list[tuple[int, int, Strategy]], period: int) -> Array:
+    """sum of |(S'S)_st| over the pattern s, s + period, ... for each s; visits in different parts do not meet."""
+    offsets = np.arange(min(period, parts[-1][0] + parts[-1][1]))
+    total = np.zeros(len(offsets))
+    for start, length, strategy in parts:
+        visits = [offsets + e * period - start for e in range(start // period, (start + length - 1) // period + 1)]
+        for i, first in enumerate(visits):
+            for j, second in enumerate(visits[i:], start=i):
+                inside = (first >= 0) & (second < length)
+                weight = 1.0 if i == j else 2.0
+                total[inside] += weight * np.abs(strategy.gram(first[inside], second[inside], length))
+    return total
+
+
+def _separated(parts: list[tuple[int, int, Strategy]], visits: int, separation: int) -> float:
+    """The worst distribution of the visits over the parts; separation across a restart is not used."""
+    best = np.zeros(visits + 1)
+    for _, length, strategy in parts:
+        most = min(visits, -(-length // separation))
+        here = np.array([0.0] + [strategy.worst(length, count, separation) for count in range(1, most + 1)])
+        best = np.array([max(best[n - m] + here[m] for m in range(min(n, most) + 1)) for n in range(visits + 1)])
+    return float(best[-1])

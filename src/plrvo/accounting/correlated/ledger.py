@@ -1,0 +1,173 @@
+"""What correlated noise costs: the bracket of the rows released so far (theory, section 11).
+
+By Theorem 3 the moment of all rows together is at most the largest sum of h(Delta_ri^2), and the shifts Delta of one
+example, over all rows and coordinates, form one vector of norm at most sens(S) C with at most (rows it enters) times n
+entries that are not zero. That is the worst gradient in a ball, which every noise knows how to bound
+(`Noise.log_joint_moment`): **one release without sampling, of clip sens(S) C and dimension rows * n.** It is at most
+the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dimension.
+
+- Gaussian noise has an exact curve: the loss of the worst pair is normal, adaptive or not.
+- A shared scale u is cut in every row. Given u a row costs at most alpha (alpha-1) u^2 |Delta_r|^2 / 2, and the worst
+  case puts the whole shift into one row (`Noise.log_stream_moment`).
+- `published` is the paper's formula for that one release. Without sampling and with a scale per coordinate it is a
+  valid bound, if a loose one.
+- `lower` attacks with one gradient, the same in every visit of the worst fixed pattern, spread as `lower` spreads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from plrvo import validate
+from plrvo.accounting.certified import TAIL_SHARES, Certificate, certified_epsilon
+from plrvo.accounting.convert import epsilon_from_moments
+from plrvo.accounting.correlated.correlation import Correlation
+from plrvo.accounting.correlated.gaussian_curve import gaussian_epsilon
+from plrvo.accounting.ledger import Epsilon, Ledger
+from plrvo.accounting.lower import lower_loss
+from plrvo.accounting.published import published_epsilon
+from plrvo.accounting.workload import Workload
+from plrvo.noise.base import Noise
+from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.serial import noise_from_dict
+
+_ATTACKED_ROWS = 24  # kinds of row that the lower bound looks at; to leave rows out is a post-processing
+
+
+@dataclass(frozen=True)
+class CorrelatedLedger:
+    """`taken` of `work.steps` steps, released through the rows of a correlation. The adjacency is zero-out.
+
+    >>> from plrvo import Laplace
+    >>> from plrvo.accounting.correlated import Participation, Tree
+    >>> work = Workload(sample_rate=1.0, steps=100, clip=1.0, dimension=26_010)
+    >>> tree = Correlation(Tree(), Participation(steps_per_epoch=100))
+    >>> bracket = CorrelatedLedger(Laplace(10.0), work, tree, taken=100).epsilon(1e-5)
+    >>> bracket.lower <= bracket.certified <= bracket.published
+    True
+    """
+
+    noise: Noise
+    work: Workload
+    correlation: Correlation
+    taken: int
+
+    def __post_init__(self) -> None:
+        if self.work.sample_rate != 1:
+            raise validate.InvalidArgument(
+                "sample_rate", self.work.sample_rate, "1: correlated noise visits data in order and is not amplified"
+            )
+        if not 0 <= self.taken <= self.work.steps:
+            raise validate.InvalidArgument("steps", self.taken, f"at most the plan's {self.work.steps}")
+        self.correlation.check(self.work.steps)
+        if not self.correlation.strategy.causal and not isinstance(self.noise, Gaussian):
+            raise validate.InvalidArgument(
+                "strategy",
+                self.correlation.strategy.kind,
+                f"a row-causal one (lower triangular) with {self.noise.kind} noise: elsewhere what was seen tells an "
+                "adversary where the next noise is small",
+            )
+
+    @property
+    def steps(self) -> int:
+        return self.taken
+
+    @property
+    def entries(self) -> tuple[tuple[Noise, Workload], ...]:
+        return ((self.noise, replace(self.work, steps=self.taken)),) if self.taken else ()
+
+    def plus(self, noise: Noise, work: Workload) -> CorrelatedLedger:
+        """A ledger with so many more steps, charged at the clip and the dimension of the plan."""
+        within = work.clip <= self.work.clip and work.dimension <= self.work.dimension and work.sample_rate == 1
+        if noise != self.noise or not within:
+            raise validate.InvalidArgument("noise", noise.kind, "steps with the noise and the workload of the plan")
+        return replace(self, taken=self.taken + work.steps)
+
+    def release(self) -> Workload:
+        """The one release that costs at least as much as all rows so far."""
+        found = self.correlation.sensitivity(self.work.steps, self.taken)
+        return Workload(1.0, 1, found.value * self.work.clip, found.rows * self.work.dimension)
+
+    def certified(self, delta: float) -> Certificate:
+        """The certified epsilon alone, which is fast."""
+        validate.probability(delta=delta)
+        if not self.taken:
+            return Certificate(0.0, None, "pure")
+        release = self.release()
+        if isinstance(self.noise, Gaussian):
+            return Certificate(gaussian_epsilon(release.clip / self.noise.sigma, delta), None, "exact")
+        with np.errstate(over="ignore"):  # to infinity, which is the right answer
+            if self.noise.shared:
+                return self._shared(release, delta)
+            return certified_epsilon([(self.noise, release)], delta)
+
+    def epsilon(self, delta: float) -> Epsilon:
+        """The whole bracket."""
+        upper = self.certified(delta)
+        if not self.taken:
+            return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
+        with np.errstate(over="ignore"):
+            lower = self._lower(delta)
+            published = published_epsilon([(self.noise, self.release())], delta)
+        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
+            raise ArithmeticError(
+                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
+            )
+        return Epsilon(upper.value, lower, published[0] if published else None, delta, upper.method, upper.order)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Plain data that `from_list` turns back into an equal ledger."""
+        return [
+            {
+                "noise": self.noise.to_dict(),
+                "workload": self.work.to_dict(),
+                "correlation": self.correlation.to_dict(),
+                "taken": self.taken,
+            }
+        ]
+
+    @staticmethod
+    def from_list(items: Sequence[Mapping[str, Any]]) -> CorrelatedLedger:
+        (item,) = items
+        noise, work = noise_from_dict(item["noise"]), Workload(**item["workload"])
+        return CorrelatedLedger(noise, work, Correlation.from_dict(item["correlation"]), item["taken"])
+
+    def _lower(self, delta: float) -> float:
+        sums = self.correlation.row_sums(self.work.steps, self.taken)
+        sums, counts = np.unique(np.floor(sums * 1e9) / 1e9, return_counts=True)  # equal but for rounding: one kind
+        if isinstance(self.noise, Gaussian):
+            signal = math.sqrt(float(np.sum(counts * sums**2))) * self.work.clip / self.noise.sigma
+            return gaussian_epsilon(signal * (1 - 1e-7), delta)
+        heaviest = [i for i in np.argsort(-counts * sums**2)[:_ATTACKED_ROWS] if sums[i] > 0]
+        entries = [
+            (self.noise, Workload(1.0, int(counts[i]), float(sums[i]) * self.work.clip, self.work.dimension))
+            for i in heaviest
+        ]
+        return lower_loss(entries, delta).epsilon(delta)
+
+    def _shared(self, release: Workload, delta: float) -> Certificate:
+        n = self.work.dimension
+        rows = release.dimension // n
+        # A row's largest loss is concave in its squared shift: equal shifts are the worst.
+        pure = rows * self.noise.pure_loss(release.clip / math.sqrt(rows), n)
+        candidates = [Certificate(pure, None, "pure")]
+        for share in TAIL_SHARES:
+            tail = share * delta / rows
+
+            def moment(lambda_: int, tail: float = tail) -> float:
+                return float(self.noise.log_stream_moment(release.clip, n, np.array([lambda_ + 1.0]), tail)[0])
+
+            value, order = epsilon_from_moments(moment, (1 - share) * delta, self.noise.largest_order)
+            candidates.append(Certificate(value, order, "rdp"))
+        return min(candidates, key=lambda candidate: candidate.value)
+
+
+def read_ledger(items: Sequence[Mapping[str, Any]]) -> Ledger | CorrelatedLedger:
+    """The ledger that `to_list` described, of either kind."""
+    correlated = len(items) == 1 and "correlation" in items[0]
+    return CorrelatedLedger.from_list(items) if correlated else Ledger.from_list(items)
