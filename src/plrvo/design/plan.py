@@ -47,6 +47,11 @@ class Plan:
             raise InvalidArgument("epsilon", epsilon, f"at least {bracket.certified:.6g}, which this noise certifies")
         return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation)
 
+    @property
+    def batch_share(self) -> float:
+        """The share of the data that a nominal batch has: the sampling rate, or one epoch over its steps."""
+        return 1 / self.correlation.participation.steps_per_epoch if self.correlation else self.workload.sample_rate
+
     def empty_ledger(self) -> Ledger | CorrelatedLedger:
         """What has been released before the first step: nothing yet, in the kind of ledger that this plan needs."""
         return Ledger() if self.correlation is None else _ledger(self.noise, self.workload, self.correlation, 0)

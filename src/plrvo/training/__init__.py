@@ -2,7 +2,8 @@
 
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.engine import PrivacyEngine
+from plrvo.training.ftrl.order import ScheduleViolated
 from plrvo.training.optimizer import BudgetExhausted
 from plrvo.training.sampler import PoissonSampler
 
-__all__ = ["BudgetExhausted", "CertifiedAccountant", "PoissonSampler", "PrivacyEngine"]
+__all__ = ["BudgetExhausted", "CertifiedAccountant", "PoissonSampler", "PrivacyEngine", "ScheduleViolated"]

@@ -8,6 +8,7 @@ from typing import Any
 from opacus.accountants import IAccountant, register_accountant
 
 from plrvo.accounting import Epsilon, Ledger, Workload
+from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
 from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
@@ -16,7 +17,7 @@ class CertifiedAccountant(IAccountant):
     """Counts every released step in a ledger, with the noise, the clip and the dimension that were really used."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger: Ledger | CorrelatedLedger = Ledger()
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -60,7 +61,7 @@ class CertifiedAccountant(IAccountant):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         if not state_dict or state_dict.get("mechanism") != self.mechanism():
             raise InvalidArgument("state_dict", dict(state_dict or {}), "the state of a plrvo accountant")
-        self.ledger = Ledger.from_list(state_dict["history"])
+        self.ledger = read_ledger(state_dict["history"])
 
 
 register_accountant(CertifiedAccountant.mechanism(), CertifiedAccountant, force=True)

@@ -20,6 +20,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from plrvo.files import write_bytes
+from plrvo.training.ftrl import setup as ftrl
+from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
         tensors[f"module.{name}"] = tensor
     tensors["generator.global"] = torch.get_rng_state()  # dropout draws from it
     tensors["generator.noise"] = optimizer.generator.get_state()
-    if engine.sampler is not None:
+    if isinstance(engine.sampler, PoissonSampler):
         tensors["generator.sample"] = engine.sampler.generator.get_state()
     record = {
         "format": _FORMAT,
@@ -44,6 +46,7 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
         "ledger": engine.accountant.history,
         "steps_taken": optimizer.steps_taken,
         "remaining": engine.sampler.remaining if engine.sampler else 0,
+        "correlated": ftrl.save_state(engine.sampler, optimizer, tensors),
         "optimizer": optimizer_state,
         "extra": extra,
     }
@@ -70,7 +73,8 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
     optimizer.generator.set_state(tensors["generator.noise"])
     optimizer.steps_taken = record["steps_taken"]
     engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
-    if engine.sampler is not None:
+    ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
+    if isinstance(engine.sampler, PoissonSampler):
         engine.sampler.generator.set_state(tensors["generator.sample"])
         engine.sampler.remaining = record["remaining"]
     return record["extra"]

@@ -21,6 +21,9 @@ from plrvo.design import Plan
 from plrvo.noise import Laplace, Noise
 from plrvo.training import accountant, checkpoint
 from plrvo.training.clipping import BookkeepingModule, unsupported_layers
+from plrvo.training.ftrl import setup as ftrl
+from plrvo.training.ftrl.optimizer import correlated_class
+from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.optimizer import optimizer_class
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
@@ -44,6 +47,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
     | divisor | `expected_batch_size`, a public constant |
 
     The default divisor is the sampling rate times the size of the data set, which treats that size as public.
+
+    A plan with a correlation visits the data in a checked order instead of sampling it, adds correlated noise, and has
+    the adjacency zero-out (docs: correlated noise).
     """
 
     accountant: accountant.CertifiedAccountant
@@ -56,8 +62,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
             super().__init__(accountant=accountant.CertifiedAccountant.mechanism())
         self.plan = plan
         self.postprocess = postprocess
-        self.sampler: PoissonSampler | None = None
+        self.sampler: PoissonSampler | OrderedBatches | None = None
         self.grad_sample_mode: str | None = None  # the one that make_private chose
+        if plan is not None:
+            self.accountant.ledger = plan.empty_ledger()
 
     def make_private(
         self,
@@ -101,12 +109,12 @@ class PrivacyEngine(opacus.PrivacyEngine):
             module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
         )
         size = self._size_of(data_loader)
-        batch_size = expected_batch_size or max(1, round(plan.workload.sample_rate * size))
+        ftrl.refuse_what_is_not_covered(plan, data_loader, clipping, distributed)
+        batch_size = expected_batch_size or max(1, round(plan.batch_share * size))
         positive_integer(expected_batch_size=batch_size)
+        key = ftrl.noise_key(noise_generator) if plan.correlation else 0
         noise_generator = noise_generator or _from_the_operating_system()
-        loader = self._poisson_loader(
-            data_loader, size, sample_generator or _from_the_operating_system(), distributed, batch_first
-        )
+        loader = self._private_loader(data_loader, size, sample_generator, distributed, batch_first)
 
         clip = self._opacus_clip(clipping, optimizer)
         if mode == "bookkeeping":
@@ -121,17 +129,21 @@ class PrivacyEngine(opacus.PrivacyEngine):
             )
             wrapped.forbid_grad_accumulation()
         processes = torch.distributed.get_world_size() if distributed else 1
-        noisy = optimizer_class(clipping, distributed, mode)(
+        noisy_class: Any = optimizer_class(clipping, distributed, mode)
+        noisy = (correlated_class(noisy_class) if plan.correlation else noisy_class)(
             optimizer,
             noise=plan.noise,
             dimension=dimension,
             generator=noise_generator,
             postprocess=self.postprocess,
-            most_steps=plan.workload.steps if plan.epsilon is not None else None,
+            most_steps=plan.workload.steps if plan.epsilon is not None or plan.correlation else None,
             max_grad_norm=clip,
             expected_batch_size=batch_size / processes,
             loss_reduction=loss_reduction,
         )
+        batches = self.sampler
+        if plan.correlation and isinstance(batches, OrderedBatches):
+            noisy.correlate(plan.correlation, plan.workload.steps, key, lambda: batches.visits)
         noisy.attach_step_hook(self.accountant.get_optimizer_hook_fn(sample_rate=plan.workload.sample_rate))
         if mode == "bookkeeping":
             noisy.keep(wrapped.book)
@@ -235,23 +247,31 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "data_loader", type(data_loader.dataset).__name__, "a data set that has a length"
             ) from None
 
-    def _poisson_loader(
-        self, loader: DataLoader[Any], size: int, generator: torch.Generator, distributed: bool, batch_first: bool
+    def _private_loader(
+        self,
+        loader: DataLoader[Any],
+        size: int,
+        generator: torch.Generator | None,
+        distributed: bool,
+        batch_first: bool,
     ) -> DataLoader[Any]:
         if isinstance(loader, DPDataLoader):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
-        work = self._require_plan().workload
-        self.sampler = PoissonSampler(
-            size=size,
-            sample_rate=work.sample_rate,
-            steps=work.steps,
-            generator=generator,
-            rank=torch.distributed.get_rank() if distributed else 0,
-            processes=torch.distributed.get_world_size() if distributed else 1,
-            lengths=getattr(loader.dataset, "lengths", None),
-        )
+        plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
+        if plan.correlation:
+            self.sampler = ftrl.ordered_batches(plan, loader, size, generator, lengths)
+        else:
+            self.sampler = PoissonSampler(
+                size=size,
+                sample_rate=plan.workload.sample_rate,
+                steps=plan.workload.steps,
+                generator=generator or _from_the_operating_system(),
+                rank=torch.distributed.get_rank() if distributed else 0,
+                processes=torch.distributed.get_world_size() if distributed else 1,
+                lengths=lengths,
+            )
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import plrvo
 from plrvo.accounting import Ledger
+from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
 from plrvo.accounting.group import group_epsilon
 from plrvo.design import Plan
 from plrvo.files import read_json, write_json
+from plrvo.training.ftrl import setup as ftrl
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -55,8 +57,7 @@ def make_receipt(
         "delta": plan.delta,
         "epsilon": _epsilons(ledger, plan.delta),
         "group": _group(ledger, plan.delta, task),
-        "adjacency": "add or remove one example",
-        "sampler": "poisson",
+        **ftrl.claims(plan, engine.sampler),
         "postprocess": optimizer.postprocess,
         "arithmetic": "floating point (idealised: not safe against attacks on the last bits)",
         "run": run,
@@ -89,7 +90,7 @@ def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
         found.append("the receipt has been changed since it was written (its digest differs)")
     try:
         plan = Plan.from_dict(receipt["plan"])
-        ledger = Ledger.from_list(receipt["ledger"])
+        ledger = read_ledger(receipt["ledger"])
     except InvalidArgument as error:
         return [*found, f"the plan or the ledger is not valid: {error}"]
     if ledger.steps != receipt["steps"]:
@@ -101,6 +102,7 @@ def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
             found.append(f"the ledger has the noise {noise.to_dict()}; the plan has {plan.noise.to_dict()}")
         if work.clip > plan.workload.clip or work.sample_rate != plan.workload.sample_rate:
             found.append(f"the ledger has clip {work.clip} and rate {work.sample_rate}; the plan has others")
+    found += ftrl.differences(receipt, plan, ledger)
     for name, value in _epsilons(ledger, receipt["delta"]).items():
         claimed = receipt["epsilon"][name]
         if (claimed is None) != (value is None) or (value is not None and abs(claimed - value) > 1e-9 * abs(value)):
@@ -124,7 +126,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _epsilons(ledger: Ledger, delta: float) -> dict[str, float | None]:
+def _epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, float | None]:
     bracket = ledger.epsilon(delta)
     return {"certified": bracket.certified, "lower": bracket.lower, "published": bracket.published}
 

@@ -128,7 +128,7 @@ def test_a_restored_stream_goes_on_as_if_it_had_not_stopped(strategy, at):
 def test_rows_beyond_the_room_of_a_convolution_are_drawn_again():
     rows = np.random.default_rng(1).standard_normal((20, 3))
     whole, narrow = SquareRoot().stream(20), SquareRoot().stream(20)
-    narrow.room, narrow.again = 4, lambda r: rows[r].copy()
+    narrow.draw_again(lambda r: rows[r].copy(), 4)
     for row in rows:
         np.testing.assert_allclose(whole.decode([row.copy()]), narrow.decode([row.copy()]), rtol=1e-12)
     assert len(narrow._rows) == 4

@@ -74,7 +74,13 @@ class Strategy(ABC):
         """The recipe that turns row noises into the noise of each step."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"strategy": self.kind, **asdict(self)}  # type: ignore[call-overload]
+        """Plain data, equal to what comes back from JSON."""
+        parameters = asdict(self)  # type: ignore[call-overload]
+        return {"strategy": self.kind, **{name: _lists(value) for name, value in parameters.items()}}
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
 def pair_sum(strategy: Strategy, steps: Sequence[int], length: int) -> float:

@@ -37,6 +37,10 @@ class Stream(ABC):
         """The number of rows that the coming step releases."""
         return 1
 
+    def draw_again(self, again: Callable[[int], Any] | None, room: int | None) -> None:
+        """Where a stream would keep all its rows: keep `room` of them, and ask for older ones by number."""
+        self.again, self.room = again, room
+
     @abstractmethod
     def encode(self, x: Any) -> list[Any]:
         """(S x)_r for the rows that this step releases."""
@@ -98,7 +102,7 @@ class HistoryStream(Stream):
 class ConvolutionStream(Stream):
     """Toeplitz S whose inverse is known: each estimate is a sum over all rows so far.
 
-    Rows are kept while `room` allows; older ones are asked from `again`, which can draw them anew from their number.
+    Rows are kept while there is room; older ones are drawn again.
     """
 
     def __init__(self, forward: Array, inverse: Array) -> None:
@@ -106,8 +110,7 @@ class ConvolutionStream(Stream):
         self._sums: list[Any] = []
         self._rows: deque[Any] = deque()
         self._decoded = 0
-        self.room: int | None = None
-        self.again: Callable[[int], Any] | None = None
+        self.draw_again(None, None)
 
     def encode(self, x: Any) -> list[Any]:
         self._sums.insert(0, x)

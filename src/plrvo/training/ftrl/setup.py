@@ -1,0 +1,117 @@
+"""What the engine, the checkpoint and the receipt ask of this folder."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader
+
+from plrvo.accounting.correlated import ADJACENCY, CorrelatedLedger
+from plrvo.design import Plan
+from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
+from plrvo.validate import InvalidArgument
+
+
+def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], clipping: str, distributed: bool) -> None:
+    """Correlated noise is for l2 clipping in one process."""
+    if plan.correlation is None:
+        return
+    if clipping == "l1":
+        raise InvalidArgument("clipping", clipping, "flat or per_layer: sensitivities of correlated noise are l2")
+    if distributed:
+        raise InvalidArgument("module", "distributed", "one process: correlated noise does not run in several yet")
+    if loader.num_workers:
+        raise InvalidArgument(
+            "data_loader", f"num_workers={loader.num_workers}", "num_workers=0: workers run ahead of the steps"
+        )
+
+
+def ordered_batches(
+    plan: Plan, loader: DataLoader[Any], size: int, generator: torch.Generator | None, lengths: torch.Tensor | None
+) -> OrderedBatches:
+    """The caller's own batch sampler, checked; or an order drawn from the generator where there is none."""
+    if plan.correlation is None:
+        raise InvalidArgument("plan", "without correlation", "a plan with a correlation")
+    participation, steps, given = plan.correlation.participation, plan.workload.steps, loader.batch_sampler
+    if given is not None and not isinstance(given, BatchSampler):
+        return OrderedBatches(given, size, participation, steps, lengths)
+    order = OwnOrder(size, participation, steps, _integer(generator))
+    return OrderedBatches(order, size, participation, steps, lengths)
+
+
+def noise_key(generator: torch.Generator | None) -> int:
+    """128 bits from the operating system, or as many as a given generator has."""
+    return _integer(generator)
+
+
+def _integer(generator: torch.Generator | None) -> int:
+    if generator is None:
+        return secrets.randbits(128)
+    words = torch.randint(0, 1 << 32, (4,), generator=generator, dtype=torch.int64).tolist()
+    return sum(word << 32 * i for i, word in enumerate(words))
+
+
+def save_state(sampler: Any, optimizer: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any] | None:
+    """What a checkpoint keeps: the key and the digest of the order; arrays only where a stream holds private sums."""
+    if not isinstance(sampler, OrderedBatches):
+        return None
+    if optimizer.keeps_private_sums:
+        tensors.update({f"stream.{i:04}": array for i, array in enumerate(optimizer.noise_stream.state())})
+    seed = str(sampler.order.seed) if isinstance(sampler.order, OwnOrder) else None
+    return {"key": str(optimizer.noise_key), "seed": seed, "digest": sampler.visits.to_dict()["digest"]}
+
+
+def load_state(
+    state: dict[str, Any] | None, steps: int, sampler: Any, optimizer: Any, tensors: dict[str, torch.Tensor]
+) -> None:
+    """Bring a freshly prepared run to the step of the checkpoint."""
+    if state is None or not isinstance(sampler, OrderedBatches):
+        return
+    if isinstance(sampler.order, OwnOrder):
+        sampler.order = OwnOrder(sampler.size, sampler.participation, sampler.steps, int(state["seed"]))
+    sampler.return_to(steps, state["digest"])
+    optimizer.start_stream(int(state["key"]))
+    if optimizer.keeps_private_sums:
+        arrays = [tensors[name].clone() for name in sorted(tensors) if name.startswith("stream.")]
+        optimizer.noise_stream.restore(arrays, steps)
+    else:
+        optimizer.noise_stream.skip(steps)
+
+
+def claims(plan: Plan, sampler: Any) -> dict[str, Any]:
+    """What a receipt says about adjacency and sampling."""
+    if plan.correlation is None:
+        return {"adjacency": "add or remove one example", "sampler": "poisson"}
+    return {"adjacency": ADJACENCY, "sampler": f"{sampler.to_dict()['order']} order", "visits": sampler.to_dict()}
+
+
+def differences(receipt: dict[str, Any], plan: Plan, ledger: Any) -> list[str]:
+    """What a correlated receipt claims about its visits, recomputed."""
+    if plan.correlation is None:
+        return [] if not isinstance(ledger, CorrelatedLedger) else ["the ledger is correlated; the plan is not"]
+    found = []
+    if not isinstance(ledger, CorrelatedLedger) or ledger.correlation != plan.correlation:
+        found.append("the ledger has another correlation than the plan")
+    if receipt["adjacency"] != ADJACENCY:
+        found.append(f"it claims the adjacency {receipt['adjacency']!r}; correlated noise has {ADJACENCY!r}")
+    visits, participation = receipt["visits"], plan.correlation.participation
+    if visits["steps"] != receipt["steps"]:
+        found.append(f"it visited {visits['steps']} batches in {receipt['steps']} steps")
+    if visits["largest_count"] > participation.epochs:
+        found.append(f"an example was visited {visits['largest_count']} times; the plan has {participation.epochs}")
+    if visits["smallest_separation"] is not None and visits["smallest_separation"] < participation.separation:
+        found.append(
+            f"visits were {visits['smallest_separation']} steps apart; the plan has {participation.separation}"
+        )
+    if visits["seed"] is not None:
+        order = OwnOrder(visits["size"], participation, plan.workload.steps, int(visits["seed"]))
+        again = OrderedBatches(order, visits["size"], participation, plan.workload.steps)
+        try:
+            again.return_to(visits["steps"])
+        except (ScheduleViolated, InvalidArgument) as error:
+            return [*found, f"the order of visits cannot be made again: {error}"]
+        if again.to_dict() != visits:
+            found.append("the order of visits, made again from its seed, is another one")
+    return found
