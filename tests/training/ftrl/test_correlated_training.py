@@ -19,15 +19,15 @@ LIKE = torch.zeros(1)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "ghost", "bookkeeping"])
 def test_the_noise_in_a_run_is_the_recipe_applied_to_keyed_rows(name, mode):
     noise = plrvo.Laplace(2.0)
     _, model, optimizer, loss, loader = correlated(STRATEGIES[name], noise, mode=mode)
     key, count = optimizer.noise_key, sum(p.numel() for p in optimizer.params)
     sums, out = released_sums(model, optimizer, loss, loader)
     assert len(out) == 10
-    draw = keyed_draws(noise, key, count, LIKE.double())
-    rows = torch.stack([draw(r) for r in range(STRATEGIES[name].rows(10))]).numpy()
+    draw = keyed_draws(noise, key, count, LIKE)
+    rows = torch.stack([draw(r) for r in range(STRATEGIES[name].rows(10))]).double().numpy()
     s = STRATEGIES[name].matrix(10)
     if s.shape[0] == s.shape[1]:
         expected = np.linalg.solve(s, rows)
