@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plrvo.accounting import Epsilon, Workload, sigma_effective
+from plrvo.accounting.correlated import Correlation
 from plrvo.cli.options import plain
 from plrvo.noise import Noise
 
@@ -72,7 +73,7 @@ def refutation(bracket: Epsilon) -> str | None:
     )
 
 
-def bracket_table(noise: Noise, work: Workload, bracket: Epsilon) -> None:
+def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: Correlation | None = None) -> None:
     """The bracket as a table for a terminal."""
     console = Console()
     table = Table(title=f"{_describe(noise)}, delta {bracket.delta:g}", title_justify="left")
@@ -80,14 +81,17 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon) -> None:
     table.add_column("value", justify="right")
     table.add_column("what it is")
     by = {"rdp": f"moments, order {bracket.order}", "pure": "bounded likelihood ratio", "pld": "loss distribution"}
+    by["exact"] = "exact curve"
     table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({by[bracket.method]})")
     table.add_row("lower", rounded_down(bracket.lower), "an attacker provably reaches this")
     published = "-" if bracket.published is None else f"{bracket.published:.4g}"
-    note = "not covered by the paper" if bracket.published is None else "the paper's formula; not a bound"
+    no_bound = "the paper's formula; " + ("a loose bound here" if correlation and not noise.shared else "not a bound")
+    note = "not covered by the paper" if bracket.published is None else no_bound
     table.add_row("published", published, note)
     console.print(table)
+    sampling = f"sampling rate {work.sample_rate:g}" if correlation is None else _visits(correlation, work.steps)
     console.print(
-        f"{work.steps} steps, sampling rate {work.sample_rate:g}, clip {work.clip:g}, dimension {work.dimension}. "
+        f"{work.steps} steps, {sampling}, clip {work.clip:g}, dimension {work.dimension}. "
         f"Expected |noise| per coordinate: {noise.distortion:.4g}.",
         highlight=False,
     )
@@ -96,6 +100,15 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon) -> None:
     sentence = refutation(bracket)
     if sentence:
         console.print(sentence, style="bold red")
+
+
+def _visits(correlation: Correlation, steps: int) -> str:
+    visits = correlation.participation
+    order = "fixed order" if visits.fixed else f"visits {visits.separation} steps apart"
+    return (
+        f"{correlation.strategy.kind} noise of sensitivity {correlation.sensitivity(steps).value:.4g}, {visits.epochs} "
+        f"epochs of {visits.steps_per_epoch} steps, {order}, adjacency zero-out"
+    )
 
 
 def _describe(noise: Noise) -> str:

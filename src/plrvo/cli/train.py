@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from plrvo.accounting import Workload, calibrate
+from plrvo.accounting.correlated import Correlation
 from plrvo.audit.one_run import CanaryKind
+from plrvo.cli import correlation as correlated
 from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, required
 from plrvo.cli.progress import StepProgress
@@ -127,6 +129,11 @@ def train(
             "--steps", help="Number of noisy steps; by default what suits the task.", rich_help_panel=options.WORK
         ),
     ] = None,
+    correlation: correlated.CorrelationOption = None,
+    epochs: correlated.EpochsOption = None,
+    batch_size: correlated.BatchOption = None,
+    restart_every: correlated.RestartOption = None,
+    separation: correlated.SeparationOption = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
@@ -213,6 +220,8 @@ def train(
     if plan is not None:
         given = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "epsilon": epsilon, "k": k, "theta": theta}
         given |= {"scale": scale, "noise_multiplier": noise_multiplier, "delta": delta}
+        if correlation is not None:
+            raise InvalidArgument("correlation", correlation, "no value beside --plan, which brings its own")
         for name, value in given.items():
             if value is not None:
                 raise InvalidArgument(name, value, "no value beside --plan, which brings its own")
@@ -231,6 +240,22 @@ def train(
     for warning in preset.task.warnings:
         print(f"plrvo: warning: {warning}", file=sys.stderr)
     usual, model = preset.defaults, preset.model
+    asked_for = correlated.Asked(correlation, epochs, batch_size, restart_every, separation)
+    how: Correlation | None = plan.correlation if plan else None
+    if correlation is None:
+        asked_for.refuse_without_name()
+    else:
+        for name, value in {"sample_rate": sample_rate, "steps": steps}.items():
+            if value is not None:
+                raise InvalidArgument(name, value, "no value beside --correlation, which has --epochs and --batch-size")
+        if noise is TrainNoise.none:
+            raise InvalidArgument("correlation", correlation, "a noise to correlate")
+        if clipping == "l1":
+            raise InvalidArgument("clipping", clipping, "flat or per_layer beside --correlation")
+        sgd = (usual.optimizer if optimizer is None else optimizer) == "sgd"
+        decays = (usual.schedule if schedule is None else schedule) == "linear"
+        how, steps = correlated.read_correlation(asked_for, preset.task.size, momentum if sgd else 0.0, decays)
+        sample_rate = 1.0
     clip = usual.clip if clip is None else clip
     sample_rate = usual.sample_rate if sample_rate is None else sample_rate
     steps = usual.steps if steps is None else steps
@@ -269,10 +294,10 @@ def train(
         _finish(out, history, f"{task}, {model}, not private", as_json, result, built.metric)
         return 0
     if plan is None:
-        plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared)
+        plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared, how)
     work, kind = plan.workload, plan.noise.kind
     if not as_json:
-        show.bracket_table(plan.noise, work, plan.bracket)
+        show.bracket_table(plan.noise, work, plan.bracket, how)
     try:
         with StepProgress(f"{task}, {kind}") as watch:
             receipt = experiment.run_private(built, module, plan, settings, streams, watch)
@@ -325,6 +350,7 @@ def _plan(
     k: float | None,
     theta: float | None,
     shared: bool,
+    correlation: Correlation | None,
 ) -> Plan:
     """The noise of the options, or the smallest one of that kind that certifies the budget."""
     kind = options.NoiseKind(noise.value)
@@ -333,7 +359,7 @@ def _plan(
         if all(value is None for value in given.values()):
             raise InvalidArgument("epsilon", None, "a budget, or the parameters of the noise")
         built = read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, None)
-        return Plan.certify(built, work, delta)
+        return Plan.certify(built, work, delta, None, correlation)
     for name, value in given.items():
         if value is not None:
             raise InvalidArgument(name, value, "no value beside --epsilon, which fits the noise's width")
@@ -341,7 +367,8 @@ def _plan(
         k = DEFAULT_K
     start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, None)
     required(epsilon=epsilon)
-    return Plan.certify(calibrate(start, work, epsilon, delta), work, delta, epsilon)
+    fitted = calibrate(start, work, epsilon, delta, correlation)
+    return Plan.certify(fitted, work, delta, epsilon, correlation)
 
 
 DEFAULT_K = 1000.0  # within 0.3 % of the Laplace limit, which is the best that Gamma noise can do on raw error

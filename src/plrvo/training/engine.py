@@ -103,13 +103,13 @@ class PrivacyEngine(opacus.PrivacyEngine):
         plan = self._require_plan()
         if grad_sample_mode not in _GRAD_SAMPLE_MODES:
             raise InvalidArgument("grad_sample_mode", grad_sample_mode, "one of " + ", ".join(_GRAD_SAMPLE_MODES))
-        dimension = self._checked_dimension(module, optimizer, clipping)
-        self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         distributed = isinstance(
             module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
         )
-        size = self._size_of(data_loader)
         ftrl.refuse_what_is_not_covered(plan, data_loader, clipping, distributed)
+        dimension = self._checked_dimension(module, optimizer, clipping)
+        self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
+        size = self._size_of(data_loader)
         batch_size = expected_batch_size or max(1, round(plan.batch_share * size))
         positive_integer(expected_batch_size=batch_size)
         key = ftrl.noise_key(noise_generator) if plan.correlation else 0

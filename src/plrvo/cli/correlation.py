@@ -1,0 +1,116 @@
+"""Options for correlated noise, and the correlation that they describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from plrvo.accounting.correlated import (
+    Banded,
+    Correlation,
+    Participation,
+    SquareRoot,
+    Strategy,
+    Tree,
+    Updates,
+    fit_banded,
+    fit_blt,
+)
+from plrvo.validate import InvalidArgument, positive_integer
+
+_PANEL = "Correlated noise"
+_NAMES = "identity, tree, tree:completed, sqrt, banded:B (B bands), blt or blt:D (D buffers)"
+
+CorrelationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--correlation", help=f"Data in a fixed order and correlated noise: {_NAMES}.", rich_help_panel=_PANEL
+    ),
+]
+EpochsOption = Annotated[
+    int | None, typer.Option("--epochs", help="Passes over the data, with --correlation.", rich_help_panel=_PANEL)
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size", help="Examples in a step, with --correlation; 250 by default.", rich_help_panel=_PANEL
+    ),
+]
+RestartOption = Annotated[
+    int | None, typer.Option("--restart-every", help="Epochs after which noise starts anew.", rich_help_panel=_PANEL)
+]
+SeparationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--separation",
+        help="Steps between two visits of an example, at least; one epoch (a fixed order) by default. Fewer let "
+        "examples be shuffled, and cost more.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+_BATCH, _BUFFERS = 250, 3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say."""
+
+    name: str | None
+    epochs: int | None
+    batch_size: int | None
+    restart_every: int | None
+    separation: int | None
+
+    def refuse_without_name(self) -> None:
+        """The other options mean nothing without --correlation."""
+        for option in ("epochs", "batch_size", "restart_every", "separation"):
+            if getattr(self, option) is not None:
+                raise InvalidArgument(option, getattr(self, option), "--correlation beside it")
+
+
+def read_correlation(asked: Asked, size: int, momentum: float, decays: bool) -> tuple[Correlation, int]:
+    """The correlation for data of that size, and the number of steps. Bands and buffers are fitted to the optimizer.
+
+    `decays`: whether the learning rate falls linearly to zero.
+    """
+    if asked.epochs is None:
+        raise InvalidArgument("epochs", None, "a value: how often --correlation may visit the data")
+    batch = _BATCH if asked.batch_size is None else asked.batch_size
+    positive_integer(batch_size=batch, epochs=asked.epochs)
+    if batch > size:
+        raise InvalidArgument("batch_size", batch, f"at most {size}, the number of examples")
+    per_epoch = -(-size // batch)
+    steps = per_epoch * asked.epochs
+    restart = None
+    if asked.restart_every is not None:
+        positive_integer(restart_every=asked.restart_every)
+        restart = min(steps, asked.restart_every * per_epoch)
+    if asked.separation is not None:
+        positive_integer(separation=asked.separation)
+    participation = Participation(per_epoch, asked.epochs, asked.separation or 0)
+    rates = tuple(1 - step / steps for step in range(restart or steps)) if decays else ()
+    strategy = _strategy(str(asked.name), restart or steps, participation, Updates(momentum, rates))
+    return Correlation(strategy, participation, restart), steps
+
+
+def _strategy(name: str, length: int, participation: Participation, updates: Updates) -> Strategy:
+    kind, _, argument = name.partition(":")
+    plain: dict[str, Strategy] = {
+        "identity": Banded(),
+        "tree": Tree(),
+        "tree:completed": Tree(completed=True),
+        "sqrt": SquareRoot(),
+    }
+    if name in plain:
+        return plain[name]
+    count = int(argument) if argument.isdigit() else 0
+    if kind == "banded" and count:
+        if count > participation.separation:
+            raise InvalidArgument("correlation", name, f"at most {participation.separation} bands, the separation")
+        return fit_banded(count, length, updates)
+    if kind == "blt" and (count or not argument):
+        return fit_blt(count or _BUFFERS, length, participation, updates)
+    raise InvalidArgument("correlation", name, _NAMES)

@@ -1,0 +1,120 @@
+"""`plrvo train --correlation` as its users run it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from plrvo.cli.main import main
+
+BASE = ["train", "digits", "--model", "logistic", "--noise", "laplace", "--epsilon", "3", "--delta", "1e-4"]
+SHORT = [*BASE, "--epochs", "2", "--batch-size", "150", "--clip", "1", "--seed", "3"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict:
+    assert main(list(arguments)) == code
+    return json.loads(capsys.readouterr().out) if code == 0 else {}
+
+
+@pytest.mark.parametrize("correlation", ["identity", "tree", "tree:completed", "sqrt", "banded:4", "blt", "blt:2"])
+def test_every_correlation_trains_certifies_and_verifies(tmp_path, capsys, correlation):
+    result = run(capsys, *SHORT, "--correlation", correlation, "--out", str(tmp_path), "--json")
+    assert result["steps"] == 2 * 10
+    assert 2.99 < result["epsilon_certified"] <= 3
+    assert 0 < result["epsilon_lower"] <= result["epsilon_certified"] <= result["epsilon_published"]
+    assert result["accuracy"] > 0.5
+    receipt = json.loads((tmp_path / "receipt.json").read_text())
+    assert receipt["visits"]["largest_count"] == 2
+    assert receipt["visits"]["smallest_separation"] == 10
+    assert run(capsys, "verify", str(tmp_path / "receipt.json"), "--json")["verdict"] == "verified"
+
+
+@pytest.mark.parametrize("postprocess", [[], ["--postprocess", "score"]])
+def test_a_run_that_stopped_and_went_on_equals_one_that_did_not(tmp_path, capsys, postprocess):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    arguments = [*SHORT, "--correlation", "tree", "--restart-every", "1", *postprocess, "--checkpoint-every", "7"]
+    run(capsys, *arguments, "--out", str(whole), "--json")
+
+    from plrvo.training import loop
+
+    def stop(run: loop.Run) -> None:
+        if run.step >= 7:
+            raise KeyboardInterrupt
+
+    original = loop._record
+    try:
+        loop._record = stop  # as if the process ended between two checkpoints
+        assert main([*arguments, "--out", str(parts), "--json", "--evaluate-every", "9"]) == 130
+    finally:
+        loop._record = original
+    capsys.readouterr()
+    assert json.loads((parts / "receipt.json").read_text())["steps"] == 7
+    run(capsys, *arguments, "--out", str(parts), "--resume", "--json")
+    ours, theirs = load_file(parts / "model.safetensors"), load_file(whole / "model.safetensors")
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+def test_separated_visits_restarts_and_a_schedule_are_charged(tmp_path, capsys):
+    options = ["--separation", "8", "--schedule", "linear", "--correlation", "banded:4"]
+    result = run(capsys, *SHORT, *options, "--out", str(tmp_path / "a"), "--json")
+    receipt = json.loads((tmp_path / "a" / "receipt.json").read_text())
+    assert receipt["sampler"] == "separated order"
+    assert 8 <= receipt["visits"]["smallest_separation"] < 10
+    assert result["epsilon_certified"] <= 3
+    restarted = run(
+        capsys, *SHORT, "--correlation", "tree", "--restart-every", "1", "--out", str(tmp_path / "b"), "--json"
+    )
+    once = run(capsys, *SHORT, "--correlation", "tree", "--out", str(tmp_path / "c"), "--json")
+    assert restarted["noise"]["b"] < once["noise"]["b"]
+
+
+def test_a_saved_plan_with_a_correlation_trains(tmp_path, capsys):
+    run(capsys, *SHORT, "--correlation", "tree", "--out", str(tmp_path / "a"), "--json")
+    plan = json.loads((tmp_path / "a" / "receipt.json").read_text())["plan"]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    words = ["train", "digits", "--model", "logistic", "--plan", str(tmp_path / "plan.json"), "--seed", "3"]
+    result = run(capsys, *words, "--out", str(tmp_path / "b"), "--json")
+    assert result["epsilon_certified"] == plan["epsilon_certified"]
+    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--correlation", "tree"], "--epochs (missing)"),
+        (["--correlation", "forest", "--epochs", "2"], "--correlation forest"),
+        (["--correlation", "banded", "--epochs", "2"], "--correlation banded"),
+        (["--correlation", "banded:0", "--epochs", "2"], "--correlation banded:0"),
+        (["--correlation", "banded:999", "--epochs", "2"], "--correlation banded:999"),
+        (["--correlation", "tree", "--epochs", "0"], "--epochs 0"),
+        (["--correlation", "tree", "--epochs", "2", "--batch-size", "100000"], "--batch-size 100000"),
+        (["--correlation", "tree", "--epochs", "2", "--steps", "5"], "--steps 5"),
+        (["--correlation", "tree", "--epochs", "2", "--sample-rate", "0.1"], "--sample-rate 0.1"),
+        (["--correlation", "tree", "--epochs", "2", "--separation", "50"], "--separation 50"),
+        (["--correlation", "tree", "--epochs", "2", "--restart-every", "0"], "--restart-every 0"),
+        (["--correlation", "tree", "--epochs", "2", "--clipping", "l1"], "--clipping l1"),
+        (["--correlation", "tree", "--epochs", "2", "--noise", "none"], "--correlation tree"),
+        (["--epochs", "2"], "--epochs 2"),
+        (["--batch-size", "20"], "--batch-size 20"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, capsys, arguments, named):
+    out = tmp_path / "run"
+    assert main([*BASE, *arguments, "--out", str(out)]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("plrvo:")]
+    assert len(lines) == 1
+    assert named in lines[0]
+    assert not out.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_the_command_of_the_guide_certifies_and_verifies(tmp_path: Path, capsys, data_dir):
+    words = ["train", "mnist", "--data-dir", str(data_dir), "--model", "cnn-tanh", "--correlation", "banded:8"]
+    words += ["--noise", "gaussian", "--epsilon", "0.9", "--epochs", "3", "--out", str(tmp_path), "--json"]
+    result = run(capsys, *words)
+    assert result["epsilon_certified"] <= 0.9
+    assert result["accuracy"] > 0.8
+    assert run(capsys, "verify", str(tmp_path / "receipt.json"), "--json")["verdict"] == "verified"
