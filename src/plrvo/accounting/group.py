@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 
+from plrvo.accounting.correlated import CorrelatedLedger
 from plrvo.accounting.ledger import Ledger
 from plrvo.validate import positive_integer, probability
 
 _SMALLEST_LOG_DELTA = -690.0  # beyond it a delta is no longer a double
 
 
-def group_epsilon(ledger: Ledger, size: int, delta: float) -> float:
-    """A certified epsilon for `size` examples that are added or removed together; infinite where none is proved.
+def group_epsilon(ledger: Ledger | CorrelatedLedger, size: int, delta: float) -> float:
+    """A certified epsilon for `size` examples that are added, removed or zeroed together; infinite where none is proved.
 
     >>> from plrvo import Gaussian, Workload
     >>> ledger = Ledger().plus(Gaussian(2.0), Workload(sample_rate=0.01, steps=100, clip=1.0, dimension=10))

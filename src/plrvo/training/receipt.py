@@ -131,7 +131,7 @@ def _epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, floa
     return {"certified": bracket.certified, "lower": bracket.lower, "published": bracket.published}
 
 
-def _group(ledger: Ledger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
+def _group(ledger: Ledger | CorrelatedLedger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
     """What holds for all examples of one group, where the task says that they come in groups."""
     size = task.get("group_size")
     if size is None:
