@@ -16,7 +16,7 @@ _SMALLEST_LOG_DELTA = -690.0  # beyond it a delta is no longer a double
 
 
 def group_epsilon(ledger: Ledger | CorrelatedLedger, size: int, delta: float) -> float:
-    """A certified epsilon for `size` examples that are added, removed or zeroed together; infinite where none is proved.
+    """A certified epsilon for `size` examples that change together; infinite where none is proved.
 
     >>> from plrvo import Gaussian, Workload
     >>> ledger = Ledger().plus(Gaussian(2.0), Workload(sample_rate=0.01, steps=100, clip=1.0, dimension=10))
