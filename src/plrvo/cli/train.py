@@ -319,7 +319,9 @@ def train(
         **({} if audit is None else {"audit": receipt["audit"]}),
     }
     history = read_history(out / experiment.METRICS)
-    _finish(out, history, f"{task}, {model}, {kind} noise, delta {delta:g}", as_json, result, built.metric)
+    _finish(
+        out, history, f"{task}, {model}, {kind} noise, delta {show.rounded_up(delta)}", as_json, result, built.metric
+    )
     return int(audit is not None and receipt["audit"]["verdict"] == "refuted")
 
 
@@ -391,7 +393,8 @@ def _finish(
     print(f"test accuracy {100 * result[metric]:.2f} %" if percent else f"test {metric} {result[metric]:.4g}")
     if "epsilon_certified" in result:
         print(
-            f"certified epsilon {show.rounded_up(result['epsilon_certified'])} at delta {result['delta']:g} "
+            f"certified epsilon {show.rounded_up(result['epsilon_certified'])} "
+            f"at delta {show.rounded_up(result['delta'])} "
             f"(an attacker reaches at least {show.rounded_down(result['epsilon_lower'])})"
         )
         if result.get("audit"):

@@ -8,22 +8,27 @@ steps so far is logged in its place.
 from __future__ import annotations
 
 import copy
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save as save_tensors
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.trainer_utils import TrainOutput
 
 from plrvo.design import Plan
+from plrvo.files import write_bytes
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipt import make_receipt, write_receipt
 from plrvo.validate import InvalidArgument
 
-RECEIPT, WEIGHTS = "receipt.json", "model.safetensors"
+RECEIPT = "receipt.json"
+# What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
+WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
 # What these do would happen outside the account, or has not been shown to keep examples apart.
 _REFUSED = (
     *("fp16", "bf16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size", "gradient_checkpointing"),
@@ -133,7 +138,10 @@ class PrivateTrainer(Trainer):
             self._noisy.signal_skip_step(do_skip=not last)
             self._noisy.zero_grad()
             part = {name: value[start : start + most] for name, value in batch.items()}
-            self._criterion(self._private(**part), labels[start : start + most]).backward()
+            with warnings.catch_warnings():
+                # PyTorch's remark about the first layer, whose input needs no gradient.
+                warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
+                self._criterion(self._private(**part), labels[start : start + most]).backward()
             if not last:
                 self._noisy.step()
         return torch.zeros((), device=self.args.device)  # the loss of private examples is not for the logs
@@ -178,7 +186,11 @@ class PrivateTrainer(Trainer):
             "randomness": seeded if self._seeded else "the operating system",
             "metrics": next((row for row in reversed(self.state.log_history) if "eval_loss" in row), None),
         }
-        write_receipt(folder / RECEIPT, make_receipt(self.engine, self._noisy, folder / WEIGHTS, task, run))
+        weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), folder / TRAINED)
+        if weights.name == TRAINED:
+            trained_only = {name: p.detach().clone() for name, p in trained.named_parameters() if p.requires_grad}
+            write_bytes(weights, save_tensors(trained_only))
+        write_receipt(folder / RECEIPT, make_receipt(self.engine, self._noisy, weights, task, run))
 
 
 def _checked(args: Any, steps: int) -> Any:

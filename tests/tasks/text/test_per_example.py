@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.tasks.text.trainable import CHOICES, dimension
-from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart, logits_of
+from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart, logits_of, without_dropout
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import forward
 from plrvo.validate import InvalidArgument
@@ -79,6 +79,44 @@ def test_clipped_sums_equal_a_loop_over_examples(trainable, pooling, mode):
     inputs, labels = batch()
     expected, clipped = looped(model, inputs, labels)
     assert clipped > 0, "the test must clip"
+    wrapped, optimizer, loss = private(model, inputs, labels, mode)
+    torch.testing.assert_close(released(wrapped, optimizer, loss, inputs, labels), expected, rtol=1e-4, atol=1e-5)
+
+
+def others():
+    from transformers import (
+        DistilBertConfig,
+        DistilBertForSequenceClassification,
+        ElectraConfig,
+        ElectraForSequenceClassification,
+        RobertaConfig,
+        RobertaForSequenceClassification,
+    )
+
+    sizes = {"vocab_size": 20, "num_labels": 3, "max_position_embeddings": 30, "initializer_range": 0.4}
+    layers = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    distilled = DistilBertConfig(**sizes, dim=16, n_layers=1, n_heads=2, hidden_dim=8)
+    electra = ElectraConfig(**sizes, **layers, embedding_size=8)
+    return {
+        "roberta": RobertaForSequenceClassification(without_dropout(RobertaConfig(**sizes, **layers))),
+        "distilbert": DistilBertForSequenceClassification(without_dropout(distilled)),
+        "electra": ElectraForSequenceClassification(without_dropout(electra)),
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["roberta", "distilbert", "electra"])
+def test_other_architectures_equal_the_loop(name, mode):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = others()[name].train()
+    keep_examples_apart(model)
+    inputs, labels = batch()
+    inputs.pop("token_type_ids")
+    if name == "roberta":  # whose padding is token 1, from which it counts positions
+        inputs["input_ids"] = inputs["input_ids"] + (1 - inputs["attention_mask"])
+    expected, clipped = looped(model, inputs, labels)
+    assert clipped > 0
     wrapped, optimizer, loss = private(model, inputs, labels, mode)
     torch.testing.assert_close(released(wrapped, optimizer, loss, inputs, labels), expected, rtol=1e-4, atol=1e-5)
 

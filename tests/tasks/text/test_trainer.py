@@ -118,6 +118,21 @@ def test_a_receipt_lies_beside_the_weights_and_verifies(tmp_path):
     assert "eval_loss" in receipt["run"]["metrics"]
 
 
+def test_adapters_of_peft_train_in_it_as_well(tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from tests.tasks.text.tiny import config
+    from transformers import BertForSequenceClassification
+
+    module = get_peft_model(BertForSequenceClassification(config()), LoraConfig(task_type="SEQ_CLS", r=2))
+    before = {name: p.clone() for name, p in module.named_parameters()}
+    trainer(module, tmp_path, plan(module)).train()
+    assert verify(tmp_path / "receipt.json") == []
+    receipt = json.loads((tmp_path / "receipt.json").read_text())
+    assert receipt["weights"]["file"] == "adapter_model.safetensors"
+    for name, p in module.named_parameters():
+        assert p.equal(before[name]) != p.requires_grad, name
+
+
 def test_nothing_of_private_examples_is_logged_and_epsilon_is(tmp_path):
     module = bert("head")
     made = trainer(module, tmp_path, plan(module))
