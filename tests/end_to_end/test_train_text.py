@@ -12,6 +12,7 @@ import plrvo
 from plrvo.cli.main import main
 from plrvo.tasks import experiment
 from plrvo.tasks.catalog import Request, prepare
+from plrvo.tasks.text.models import load_checkpoint
 from plrvo.tasks.text.trainable import dimension
 from plrvo.training.loop import Interrupted
 
@@ -60,6 +61,10 @@ def test_every_choice_trains_and_its_receipt_verifies(capsys, data_dir, tmp_path
     assert task["trainable"] == trainable
     assert task["truncated_examples"] > 0
     assert receipt["plan"]["workload"]["dimension"] == task["trainable_parameters"]
+    if trainable in ("all", "bias"):  # the folder is a checkpoint that can be trained again, or used
+        again = load_checkpoint(str(tmp_path / "run"), 3, seeded(9))
+        weights = load_file(tmp_path / "run" / "model.safetensors")
+        assert again.model.classifier.weight.equal(weights["classifier.weight"])
 
 
 def trained(data_dir, checkpoint, out, stop_at=None, resume=False):
@@ -120,5 +125,6 @@ def test_contaminated_pretraining_is_said_on_the_screen_and_in_the_receipt(capsy
     assert "trained on SNLI" in preset.task.warnings[0]
     assert preset.task.description["warnings"] == list(preset.task.warnings)
     assert not prepare(Request("sst2", None, data_dir, {"limit": 50}), seeded(1)).task.warnings
-    _, err = train(capsys, *run, "--trainable", "some", "--out", tmp_path / "run", code=2)
-    assert "warning" not in err  # what is refused is not warned of
+    # Refused after the warning and before any training: the noise's width is given twice.
+    _, err = train(capsys, *run, "--theta", 1, "--out", tmp_path / "run", code=2)
+    assert "plrvo: warning: minilm was trained on SNLI" in err

@@ -97,7 +97,14 @@ def load_checkpoint(name: str, classes: int, generator: torch.Generator) -> Chec
 
 
 def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]
+    return " ".join(str(error).split()).partition(". ")[0][:160]
+
+
+def save_companions(checkpoint: Checkpoint, folder: Path) -> None:
+    """What `from_pretrained(folder)` needs beside the weights of a run: configuration and tokenizer."""
+    with quiet():
+        checkpoint.model.config.save_pretrained(folder)
+        checkpoint.tokenizer.save_pretrained(folder)
 
 
 def _minilm_folder() -> Path:

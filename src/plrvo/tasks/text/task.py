@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +15,11 @@ from plrvo.tasks.preset import Defaults, Preset, Task
 from plrvo.tasks.sources import data_folder
 from plrvo.tasks.text.data import TextData, load_text
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
-from plrvo.tasks.text.models import CONTAMINATED, MINILM, load_checkpoint
+from plrvo.tasks.text.models import CONTAMINATED, MINILM, Checkpoint, load_checkpoint, save_companions
 from plrvo.tasks.text.tokens import Tokens
 from plrvo.tasks.text.trainable import CHOICES, choose, dimension
 from plrvo.tasks.transformer import LogitsLoss
+from plrvo.training.loop import Metrics
 from plrvo.validate import InvalidArgument, positive_integer
 
 DEFAULT_LENGTH = 128
@@ -60,9 +63,22 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         evaluate=lambda trained: classification_metrics(trained, parts[1], TEST_BATCH),
         description=description,
         loss=LogitsLoss(),
+        finish=_companions(checkpoint, trainable, cached),
         warnings=warnings,
     )
     return Preset(task, module, f"{name} ({trainable})", _defaults(trainable, cached, len(train)))
+
+
+def _companions(checkpoint: Checkpoint, trainable: str, cached: bool) -> Callable[[nn.Module, Path], Metrics] | None:
+    """Where the weights of a run are those of a whole checkpoint, its folder becomes one."""
+    if cached or trainable == "lora" or checkpoint.pooling == "mean":
+        return None
+
+    def finish(module: nn.Module, folder: Path) -> Metrics:
+        save_companions(checkpoint, folder)
+        return {}
+
+    return finish
 
 
 def _max_length(asked: int | None, context: int) -> int:
