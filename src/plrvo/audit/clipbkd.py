@@ -11,6 +11,8 @@ the origin being asked too so that the drift of the biases cancels.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,10 +38,15 @@ BLOCK = 100  # models that train at once
 
 @dataclass(frozen=True)
 class Poison:
-    """The point that one world trains on and the other does not."""
+    """The point that one world trains on and the other does not.
+
+    `text` is what it is the features of, if any. `asked` is where the attacker asks the model, if not at the point.
+    """
 
     x: NDArray[np.float32]
     label: int
+    text: str | None = None
+    asked: NDArray[np.float32] | None = None
 
 
 def make_poison(data: Dataset) -> Poison:
@@ -49,7 +56,12 @@ def make_poison(data: Dataset) -> Poison:
     direction = directions[:, 0]
     direction *= np.sign(direction[np.argmax(np.abs(direction))])
     x = (direction * np.linalg.norm(data.x, axis=1).mean()).astype(np.float32)
-    return Poison(x, int(np.argmin(_clean_logits(data, x))))
+    return Poison(x, least_likely(data, x))
+
+
+def least_likely(data: Dataset, x: NDArray[np.float32]) -> int:
+    """The label that a clean model finds least likely at x."""
+    return int(np.argmin(_clean_logits(data, x)))
 
 
 def _clean_logits(data: Dataset, x: NDArray[np.float32], passes: int = 200) -> Array:
@@ -91,7 +103,8 @@ class Attack:
         if poisoned:
             x, y = np.append(x, self.poison.x[None, :], axis=0), np.append(y, self.poison.label)
         parameters = train(self.model, Examples(x, y), self.recipe, self.noise, models, generator)
-        at_poison = self.model.logits(parameters, torch.tensor(self.poison.x))
+        asked = self.poison.x if self.poison.asked is None else self.poison.asked
+        at_poison = self.model.logits(parameters, torch.tensor(asked))
         at_zero = self.model.logits(parameters, torch.zeros(x.shape[1]))
         return (_margin(at_poison, self.poison.label) - _margin(at_zero, self.poison.label)).numpy().astype(np.float64)
 
@@ -110,16 +123,20 @@ def make_recipe(
 ) -> Recipe:
     """The paper's training, except for what is given.
 
-    Batches of about 250 (q = 1/24); 24 epochs at learning rate 0.15 for images, 100 at 2 for binary features.
+    Batches of about 250 (q = 1/24); 24 epochs at learning rate 0.15 for images, 100 at 2 for binary features. Text has
+    batches of about 1024 and 3 epochs; its learning rate is ours, for features in place of a whole network.
     """
-    images = data.name == "fashion-mnist"
-    rate = 1 / 24 if sample_rate is None else sample_rate
+    usual_rate, epochs, usual_learning = {
+        "fashion-mnist": (1 / 24, 24, 0.15),
+        "sst2": (min(1.0, 1024 / len(data)), 3, 4.0),
+    }.get(data.name, (1 / 24, 100, 2.0))
+    rate = usual_rate if sample_rate is None else sample_rate
     validate.rate(sample_rate=rate)
     return Recipe(
         sample_rate=rate,
-        steps=(round((24 if images else 100) / rate)) if steps is None else steps,
+        steps=math.ceil(epochs / rate - 1e-9) if steps is None else steps,
         clip=clip,
-        learning_rate=(0.15 if images else 2.0) if learning_rate is None else learning_rate,
+        learning_rate=usual_learning if learning_rate is None else learning_rate,
         divisor=len(data) * rate,
     )
 
@@ -176,5 +193,6 @@ def _settings(attack: Attack) -> dict[str, Any]:
         "model": attack.kind,
         "recipe": attack.recipe.to_dict(),
         "noise": None if attack.noise is None else attack.noise.to_dict(),
+        "poison": hashlib.sha256(attack.poison.x.tobytes() + bytes([attack.poison.label])).hexdigest(),
         "seed": attack.seed,
     }

@@ -26,7 +26,7 @@ _LARGEST = 1 << 30  # bytes of a file once unpacked: more is not one of these da
 
 @dataclass(frozen=True)
 class Dataset:
-    """Features in [0, 1], one row per example, and labels 0 .. classes - 1."""
+    """Features, one row per example (in [0, 1] for the files here), and labels 0 .. classes - 1."""
 
     name: str
     x: NDArray[np.float32]

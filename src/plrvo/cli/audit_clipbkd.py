@@ -25,6 +25,7 @@ class DataKind(StrEnum):
     fashion_mnist = "fashion-mnist"
     location30 = "location30"
     purchase100 = "purchase100"
+    sst2 = "sst2"
 
 
 class ModelKind(StrEnum):
@@ -111,7 +112,8 @@ def clipbkd(
 ) -> int:
     """Black box: does one poisoning point show in the outputs of models that were trained privately?
 
-    Training defaults to the paper's: 24 epochs of Poisson batches of about 250 (Fashion-MNIST), 100 epochs (others).
+    Training defaults to the paper's: 24 epochs of Poisson batches of about 250 (Fashion-MNIST), 100 epochs (records),
+    3 epochs of about 1024 (sst2: heads on the features of a frozen MiniLM, and a poison made by exchanging words).
 
     Example: plrvo audit clipbkd --data-dir DATA --noise laplace --epsilon 1 --epsilon 4 --models 800 --plot audit.png
     """
@@ -119,7 +121,6 @@ def clipbkd(
         check_plot(plot)
     try:
         from plrvo.audit import clipbkd as attack
-        from plrvo.audit.data import load
     except ImportError:
         raise InvalidArgument("data", data.value, "torch and joblib: pip install plrvo[train]") from None
     widths = {"noise_multiplier": noise_multiplier, "scale": scale, "k": k, "theta": theta, "shared": shared}
@@ -128,7 +129,7 @@ def clipbkd(
     if run is not None:
         clip, sample_rate, steps, delta = run.work.clip, run.work.sample_rate, run.work.steps, run.delta
     delta = common.DEFAULT_DELTA if delta is None else delta
-    loaded = load(data.value, data_dir)
+    loaded, poison = _loaded(data, data_dir)
     recipe = attack.make_recipe(loaded, 1.0 if clip is None else clip, sample_rate, steps, learning_rate)
     work = attack.workload(loaded, model.value, recipe)
     if run is not None:
@@ -139,7 +140,6 @@ def clipbkd(
         noises = common.fitted(work, delta, epsilon or [], *given)
     word = common.word_for(claim, run)
     seed = new_seed() if seed is None else seed
-    poison = attack.make_poison(loaded)
     results, rows = [], []
     for width, built in noises:
         claimed = common.claimed(claim, run, built, work, delta)
@@ -172,12 +172,27 @@ def clipbkd(
             "model": model.value,
             "workload": work.to_dict(),
             "recipe": recipe.to_dict(),
+            "poison": {"label": poison.label, "text": poison.text},
             "without": None if without is None else without.value,
             "seed": seed,
         }
         verdict = "refuted" if common.exit_code(results) else "consistent"
         show.print_json({**rows[0], **setting} if len(rows) == 1 else {"verdict": verdict, **setting, "rows": rows})
     return common.exit_code(results)
+
+
+def _loaded(data: DataKind, data_dir: Path | None) -> tuple[Any, Any]:
+    """The data and the poison for it."""
+    from plrvo.audit.clipbkd import make_poison
+    from plrvo.audit.data import load
+
+    if data is DataKind.sst2:
+        from plrvo.tasks.text.backdoor import load_features, word_poison
+
+        features, encode, sentence = load_features(data_dir)
+        return features, word_poison(features, encode, sentence)
+    loaded = load(data.value, data_dir)
+    return loaded, make_poison(loaded)
 
 
 def _check_covered(receipt: common.Receipt, work: Workload) -> None:
