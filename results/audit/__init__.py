@@ -1,0 +1,1 @@
+"""Measured audits: one file each, all made by the commands in `__main__`."""
