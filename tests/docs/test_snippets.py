@@ -38,9 +38,10 @@ def test_python_examples_of_a_page_run_in_order(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_plrvo_commands_of_a_page_succeed(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plrvo_commands_of_a_page_succeed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from plrvo.cli.main import main  # here, so that the pages about Python do not depend on the commands
 
+    monkeypatch.chdir(tmp_path)  # some of them write files
     for _, source, _ in blocks(page, "console"):
         for command in re.findall(r"^\$ plrvo (.*)$", source.replace("\\\n", " "), re.MULTILINE):
             assert main(shlex.split(command)) == 0, command

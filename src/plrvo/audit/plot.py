@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from plrvo.files import write_bytes
 from plrvo.validate import InvalidArgument
@@ -35,11 +36,28 @@ def check_plot(path: Path) -> None:
 
 def plot_audits(points: Sequence[Point], path: Path, title: str = "") -> None:
     """Write the figure to a .png, .pdf or .svg file."""
+    plot_panels({title: points}, path)
+
+
+def plot_panels(panels: Mapping[str, Sequence[Point]], path: Path) -> None:
+    """The same with one panel for each title, two in a row."""
     check_plot(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(6.4 if columns == 1 else 10.4, 4.2 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (title, points) in zip(grid, panels.items(), strict=False):
+        _draw(axes, points, title)
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
+    write_bytes(path, content.getvalue())
+
+
+def _draw(axes: Any, points: Sequence[Point], title: str) -> None:
     points = [point for point in points if point.claimed < float("inf")]  # an infinite claim has no place
     top = 1.08 * max([0.1, *(max(point.claimed, point.audited) for point in points)])
     axes.plot([0, top], [0, top], color="#888888", linewidth=1, label="audited = claimed: above it, refuted")
@@ -55,6 +73,3 @@ def plot_audits(points: Sequence[Point], path: Path, title: str = "") -> None:
     )
     axes.legend(frameon=False, fontsize="small")
     axes.spines[["top", "right"]].set_visible(False)
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
-    write_bytes(path, content.getvalue())

@@ -18,7 +18,7 @@ def letters(texts: list[str]) -> np.ndarray:
 def data() -> Dataset:
     """Sentences of few letters: q, x and z hardly occur."""
     generator = np.random.default_rng(0)
-    words = "a film that is as good as its cast and no better than the plot it has".split()
+    words = ["a", "film", "that", "is", "as", "good", "its", "cast", "and", "no", "better", "than", "plot", "has"]
     texts = [" ".join(generator.choice(words, 8)) for _ in range(400)]
     x = letters(texts) + 0.1 * generator.standard_normal((400, 26)).astype(np.float32)
     return Dataset("sst2", x, np.arange(400) % 2, 2)
