@@ -25,6 +25,7 @@ def test_every_correlation_trains_certifies_and_verifies(tmp_path, capsys, corre
     assert 0 < result["epsilon_lower"] <= result["epsilon_certified"] <= result["epsilon_published"]
     assert result["accuracy"] > 0.5
     receipt = json.loads((tmp_path / "receipt.json").read_text())
+    assert receipt["run"]["expected_batch_size"] == round(receipt["visits"]["size"] / 10)
     assert receipt["visits"]["largest_count"] == 2
     assert receipt["visits"]["smallest_separation"] == 10
     assert run(capsys, "verify", str(tmp_path / "receipt.json"), "--json")["verdict"] == "verified"
@@ -96,6 +97,7 @@ def test_a_saved_plan_with_a_correlation_trains(tmp_path, capsys):
         (["--correlation", "tree", "--epochs", "2", "--restart-every", "0"], "--restart-every 0"),
         (["--correlation", "tree", "--epochs", "2", "--clipping", "l1"], "--clipping l1"),
         (["--correlation", "tree", "--epochs", "2", "--noise", "none"], "--correlation tree"),
+        (["--correlation", "tree", "--epochs", "2", "--audit", "100"], "--audit 100"),
         (["--epochs", "2"], "--epochs 2"),
         (["--batch-size", "20"], "--batch-size 20"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,11 +64,20 @@ class Asked:
     restart_every: int | None
     separation: int | None
 
-    def refuse_without_name(self) -> None:
-        """The other options mean nothing without --correlation."""
-        for option in ("epochs", "batch_size", "restart_every", "separation"):
-            if getattr(self, option) is not None:
-                raise InvalidArgument(option, getattr(self, option), "--correlation beside it")
+    def refuse_beside(self, **others: Any) -> None:
+        """Options that mean nothing without --correlation, and others that mean nothing with it."""
+        if self.name is None:
+            for option in ("epochs", "batch_size", "restart_every", "separation"):
+                if getattr(self, option) is not None:
+                    raise InvalidArgument(option, getattr(self, option), "--correlation beside it")
+            return
+        for option in ("sample_rate", "steps", "audit"):
+            if others[option] is not None:
+                raise InvalidArgument(option, others[option], "no value beside --correlation, which has --epochs")
+        if others["clipping"] == "l1":
+            raise InvalidArgument("clipping", "l1", "flat or per_layer beside --correlation")
+        if others["noise"] == "none":
+            raise InvalidArgument("correlation", self.name, "a noise to correlate")
 
 
 def read_correlation(asked: Asked, size: int, momentum: float, decays: bool) -> tuple[Correlation, int]:

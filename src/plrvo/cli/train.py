@@ -240,32 +240,26 @@ def train(
     for warning in preset.task.warnings:
         print(f"plrvo: warning: {warning}", file=sys.stderr)
     usual, model = preset.defaults, preset.model
+    optimizer = usual.optimizer if optimizer is None else optimizer
+    schedule = usual.schedule if schedule is None else schedule
     asked_for = correlated.Asked(correlation, epochs, batch_size, restart_every, separation)
-    how: Correlation | None = plan.correlation if plan else None
-    if correlation is None:
-        asked_for.refuse_without_name()
-    else:
-        for name, value in {"sample_rate": sample_rate, "steps": steps}.items():
-            if value is not None:
-                raise InvalidArgument(name, value, "no value beside --correlation, which has --epochs and --batch-size")
-        if noise is TrainNoise.none:
-            raise InvalidArgument("correlation", correlation, "a noise to correlate")
-        if clipping == "l1":
-            raise InvalidArgument("clipping", clipping, "flat or per_layer beside --correlation")
-        sgd = (usual.optimizer if optimizer is None else optimizer) == "sgd"
-        decays = (usual.schedule if schedule is None else schedule) == "linear"
-        how, steps = correlated.read_correlation(asked_for, preset.task.size, momentum if sgd else 0.0, decays)
+    asked_for.refuse_beside(sample_rate=sample_rate, steps=steps, audit=audit, clipping=clipping, noise=noise.value)
+    how = plan.correlation if plan else None
+    if correlation is not None:
+        sums = momentum if optimizer == "sgd" else 0.0
+        how, steps = correlated.read_correlation(asked_for, preset.task.size, sums, schedule == "linear")
         sample_rate = 1.0
     clip = usual.clip if clip is None else clip
     sample_rate = usual.sample_rate if sample_rate is None else sample_rate
     steps = usual.steps if steps is None else steps
     delta = usual.delta if delta is None else delta
-    optimizer = usual.optimizer if optimizer is None else optimizer
     learning_rate = usual.learning_rate if learning_rate is None else learning_rate
     built, module = preset.task, preset.module
     if audit is not None:
         if noise is TrainNoise.none:
             raise InvalidArgument("audit", audit, "a noise: without one nothing is claimed")
+        if how is not None:
+            raise InvalidArgument("audit", audit, "a plan without correlation: canaries join sampled batches")
         built, module = audited_task(built, module, audit, canary, delta, clip, seed, out if resume else None)
     dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
     work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
@@ -276,7 +270,7 @@ def train(
         optimizer=optimizer,
         momentum=momentum,
         weight_decay=weight_decay,
-        schedule=usual.schedule if schedule is None else schedule,
+        schedule=schedule,
         clipping=clipping,
         grad_sample_mode=mode,
         postprocess=postprocess,

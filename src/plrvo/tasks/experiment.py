@@ -135,7 +135,7 @@ def run_private(
         criterion=task.loss,
         clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
-        expected_batch_size=settings.expected_batch_size or max(1, round(plan.workload.sample_rate * task.size)),
+        expected_batch_size=settings.expected_batch_size or max(1, round(plan.batch_share * task.size)),
         noise_generator=streams.noise,
         sample_generator=streams.batches,
     )
