@@ -2,11 +2,11 @@
 
     python -m results.ftrl DATA_DIR
 
-MNIST with the tanh CNN and CIFAR-10 with a private head on public features; 3 epochs, batches of about 1000, clip 1, SGD
-with momentum 0.9, one seed. delta is just below 1/N, which the command asks for. Learning rates are chosen for each
-mechanism and epsilon on Fashion-MNIST with Gaussian noise, and used for all noises and both data sets: nothing is tuned on
-the data that is trained on. Rows are written as they finish, and rows that are there are not run again. Every private
-run's receipt is verified, and its digest kept.
+MNIST with the tanh CNN and CIFAR-10 with a private head on public features; 3 epochs, batches of about 1000, clip 1,
+SGD with momentum 0.9, one seed. delta is just below 1/N, which the command asks for. Learning rates are chosen for each
+mechanism and epsilon on Fashion-MNIST with Gaussian noise, and used for all noises and both data sets: nothing is tuned
+on the data that is trained on. Rows are written as they finish, and rows that are there are not run again. Every
+private run's receipt is verified, and its digest kept.
 """
 
 from __future__ import annotations
