@@ -6,6 +6,8 @@ import json
 import statistics
 from pathlib import Path
 
+from docs.figures.text_results import text_section
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
 
@@ -46,7 +48,8 @@ def vision_section() -> str:
 
 def page() -> str:
     """The whole page."""
-    return f"# Results\n\nEvery number on this page is read from a file in `results/`.\n\n{vision_section()}\n"
+    sections = "\n\n".join((vision_section(), text_section()))
+    return f"# Results\n\nEvery number on this page is read from a file in `results/`.\n\n{sections}\n"
 
 
 if __name__ == "__main__":

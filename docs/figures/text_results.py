@@ -1,0 +1,63 @@
+"""The section on text of the results page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parents[2] / "results" / "text.json"
+TITLES = {"head": "the head", "bias": "biases and head", "all": "all layers"}
+Rows = list[dict[str, Any]]
+
+
+def text_section() -> str:
+    """SST-2 at three certified epsilons, by what is trained and by noise."""
+    rows: Rows = json.loads(FILE.read_text(encoding="utf-8"))
+    lines = [
+        "## SST-2, MiniLM",
+        "",
+        "Accuracy on the 872 sentences of the dev split, of which 50.9 % are of one class. All 67,349 training",
+        "examples, delta 1/(2N), clip 1, AdamW with linear decay, one seed, one learning rate for all noises. Every",
+        "private row has the certified epsilon of its column. `results/text.py` made the numbers.",
+    ]
+    for trainable in dict.fromkeys(row["trainable"] for row in rows):
+        lines += ["", *_table(trainable, [row for row in rows if row["trainable"] == trainable])]
+    return "\n".join([*lines, "", *_reading(rows)])
+
+
+def _table(trainable: str, rows: Rows) -> list[str]:
+    private = [row for row in rows if row["epsilon"] is not None]
+    one = private[0]
+    epsilons = ("0.5", "1", "3")
+    plain = next(row for row in rows if row["epsilon"] is None)
+    lines = [
+        f"**Training {TITLES[trainable]}**: n = {one['trainable_parameters']:,}, {one['steps']} steps of about "
+        f"{one['expected_batch_size']:.0f} examples, at most {one['max_length']} tokens, learning rate "
+        f"{one['learning_rate']:g}.",
+        "",
+        "| noise | " + " | ".join(f"epsilon {epsilon}" for epsilon in epsilons) + " |",
+        "|---" * (len(epsilons) + 1) + "|",
+    ]
+    for noise in dict.fromkeys(row["noise_name"] for row in private):
+        found = {row["epsilon"]: row["accuracy"] for row in private if row["noise_name"] == noise}
+        cells = [f"{100 * found[epsilon]:.1f} %" if epsilon in found else "not run" for epsilon in epsilons]
+        lines.append("| " + " | ".join([noise, *cells]) + " |")
+    return [*lines, "", f"Without privacy, with the same steps: {100 * plain['accuracy']:.1f} %."]
+
+
+def _reading(rows: Rows) -> list[str]:
+    """What the numbers say; the largest gap is computed, so that the sentence cannot outlive it."""
+    gaps = []
+    for row in rows:
+        if row["noise_name"] == "gaussian":
+            same = [r for r in rows if (r["trainable"], r["epsilon"]) == (row["trainable"], row["epsilon"])]
+            gaps.append(max(abs(r["accuracy"] - row["accuracy"]) for r in same))
+    return [
+        f"At one certified epsilon the noises differ from Gaussian noise by at most {100 * max(gaps):.1f} points. One",
+        "standard error of an accuracy of 80 % on 872 sentences is 1.4 points, and every number is one seed.",
+        "",
+        "The learning rates: 0.02 for the head was picked among five in runs on the cached features, without noise and",
+        "with Gaussian noise, on this data, which no epsilon here covers; 5e-4 for all layers is the paper's; 5e-3",
+        "for biases is ten times that. None was searched per noise. SST-2 is not in MiniLM's training data.",
+    ]
