@@ -252,6 +252,11 @@ def test_train_writes_its_audit_into_the_receipt(capsys, tmp_path):
     ):
         assert main([*small, *arguments, "--out", str(tmp_path / "c")]) == 2
         assert named in capsys.readouterr().err
+    receipt_plan = json.loads((tmp_path / "b" / "receipt.json").read_text())["plan"]
+    (tmp_path / "plan.json").write_text(json.dumps(receipt_plan))
+    planned = ["train", "digits", "--model", "logistic", "--plan", str(tmp_path / "plan.json"), "--audit", "300"]
+    assert main([*planned, "--out", str(tmp_path / "c")]) == 2
+    assert "a plan of dimension 950" in capsys.readouterr().err
     plain = ["train", "digits", "--noise", "none", "--audit", "300", "--out", str(tmp_path / "d")]
     assert main(plain) == 2
     assert "without one nothing is claimed" in capsys.readouterr().err

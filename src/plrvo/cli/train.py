@@ -262,6 +262,12 @@ def train(
             raise InvalidArgument("audit", audit, "a plan without correlation: canaries join sampled batches")
         built, module = audited_task(built, module, audit, canary, delta, clip, seed, out if resume else None)
     dimension = 1 if clipping == "l1" else sum(p.numel() for p in module.parameters() if p.requires_grad)
+    if audit is not None and plan is not None and plan.workload.dimension < dimension:
+        raise InvalidArgument(
+            "audit",
+            audit,
+            f"a plan of dimension {dimension}, which counts the canaries' parameters, or --canary example",
+        )
     work = Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
     settings = experiment.Settings(
         out=out,
