@@ -115,7 +115,7 @@ def test_stories15m_comes_from_a_folder_with_its_checksum(tmp_path, monkeypatch)
     path = tmp_path / "stories15M" / STORIES_FILE
     path.write_bytes(content)
     language = load_language("stories15M", tmp_path)
-    assert (language.begin, language.end, language.context) == (1, 2, 64)
+    assert (language.begin, language.end, language.prefix, language.context) == (1, 1, (1,), 64)
     assert language.model.training
     assert language.source == "stories15M from --data-dir"
     path.write_bytes(content[:-1] + b"x")
@@ -129,6 +129,17 @@ def test_a_folder_is_a_model(tmp_path, kind):
     assert language.source == "tiny from a folder"
     assert (language.begin, language.end, language.context) == (1, 2, 64)
     assert language.model.dtype == torch.float32
+
+
+def test_what_a_tokenizer_puts_in_front_of_a_text_stays_there(tmp_path):
+    from tokenizers.processors import TemplateProcessing
+
+    folder = save_folder(tmp_path / "tiny", "llama")
+    assert load_language(str(folder)).prefix == ()
+    made = tokenizer()
+    made.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    made.save_pretrained(folder)
+    assert load_language(str(folder)).prefix == (1,)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path):

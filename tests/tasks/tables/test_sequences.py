@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -41,6 +43,14 @@ def test_a_sequence_is_table_begin_text_end():
     assert (data.contexts[0][-1], data.targets[0][-1]) == (language.begin, language.end)
     assert data.truncated == 0
     assert data.lengths.tolist() == [len(c) + len(t) for c, t in zip(data.contexts, data.targets, strict=True)]
+
+
+def test_a_prefix_comes_before_everything_and_counts():
+    language = replace(tiny_language("llama"), prefix=(1,))
+    data = Sequences(PAIRS, language, max_length=12)
+    assert all(context[0] == 1 for context in data.contexts)
+    assert max(data.lengths) == 12
+    assert [len(context) for context in prompts(["pub " * 50], language, 12)] == [11]
 
 
 def test_the_end_of_a_text_that_was_cut_is_not_taught():

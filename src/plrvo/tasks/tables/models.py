@@ -55,7 +55,10 @@ SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """A model with its tokenizer, and the two tokens that mark where a text begins and ends."""
+    """A model with its tokenizer, and the two tokens that mark where a text begins and ends.
+
+    `prefix` is what every sequence starts with, because the model has never seen one without.
+    """
 
     model: Any
     tokenizer: Any
@@ -63,6 +66,7 @@ class Language:
     source: str
     begin: int
     end: int
+    prefix: tuple[int, ...] = ()
 
     @property
     def context(self) -> int | None:
@@ -88,7 +92,14 @@ def _language(name: str, model: Any, tokenizer: Any, source: str) -> Language:
     size = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > size:
         raise InvalidArgument("model", name, f"a tokenizer of this model: it has {len(tokenizer)} tokens for {size}")
-    return Language(model.train(), tokenizer, name, source, int(begin), int(end))
+    return Language(model.train(), tokenizer, name, source, int(begin), int(end), _prefix(tokenizer))
+
+
+def _prefix(tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that the tokenizer itself puts in front of a text."""
+    bare, dressed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
+    starts = [i for i in range(len(dressed)) if dressed[i : i + len(bare)] == bare]
+    return tuple(dressed[: starts[0]]) if starts else ()
 
 
 def _stories(data_dir: Path | None) -> Language:
@@ -111,9 +122,14 @@ def _stories(data_dir: Path | None) -> Language:
 
 
 def language_from_llama2c(content: bytes, name: str, source: str) -> Language:
-    """Weights and tokenizer from one file: llama2.c's model file with its tokenizer.bin behind it."""
+    """Weights and tokenizer from one file: llama2.c's model file with its tokenizer.bin behind it.
+
+    Its models learn from texts with <s> in front of each and nothing behind, so that <s> is where a text ends, too.
+    """
     shape, arrays, rest = read_weights(content)
-    return _language(name, build_llama(shape, arrays), read_tokenizer(rest, shape.vocabulary), source)
+    model, tokenizer = build_llama(shape, arrays), read_tokenizer(rest, shape.vocabulary)
+    begin = int(tokenizer.bos_token_id)
+    return Language(model.train(), tokenizer, name, source, begin, end=begin, prefix=(begin,))
 
 
 def _smollm2() -> tuple[Any, Any, str]:

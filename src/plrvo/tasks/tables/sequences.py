@@ -1,9 +1,10 @@
 """Pairs of a table and a text as token sequences, padded a batch at a time.
 
-A sequence is table, begin, text, end, with the model's own begin and end tokens, as in the prefix-tuning literature.
-The model reads table and begin (the *context*) and learns to say text and end (the *target*). In a batch the contexts
-end and the targets begin in the same column: contexts are padded on the left, targets on the right, so that the output
-layer, the largest of a small model, is asked for the target's columns only.
+A sequence is table, begin, text, end, with the model's own begin and end tokens, as in the prefix-tuning literature,
+after whatever the model expects in front of every sequence (`Language.prefix`). The model reads all up to begin (the
+*context*) and learns to say text and end (the *target*). In a batch the contexts end and the targets begin in the same
+column: contexts are padded on the left, targets on the right, so that the output layer, the largest of a small model,
+is asked for the target's columns only.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Sequences(Dataset[Any]):
     """The examples of training: one pair each. `truncated` counts those that had to be cut."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]], language: Language, max_length: int) -> None:
-        limit = longest_sequence(language, max_length)
+        limit = longest_sequence(language, max_length) - len(language.prefix)
         tables, texts = (_encoded(language, [pair[side] for pair in pairs]) for side in (0, 1))
         self.pad = language.end
         self.contexts: list[Tensor] = []
@@ -65,7 +66,7 @@ class Sequences(Dataset[Any]):
         for table, text in zip(tables, texts, strict=True):
             of_table, of_text = cut(len(table), len(text), limit)
             self.truncated += of_table < len(table) or of_text < len(text)
-            self.contexts.append(torch.tensor([*table[:of_table], language.begin]))
+            self.contexts.append(_context(language, table[:of_table]))
             # A text that was cut goes on: what follows is its next token, and not its end.
             self.targets.append(torch.tensor([*text, language.end][: of_text + 1]))
         self.lengths = torch.tensor([len(c) + len(t) for c, t in zip(self.contexts, self.targets, strict=True)])
@@ -90,8 +91,12 @@ class Sequences(Dataset[Any]):
 
 def prompts(tables: Sequence[str], language: Language, max_length: int) -> list[Tensor]:
     """The context of each table, cut as in training where it is too long."""
-    limit = longest_sequence(language, max_length)
-    return [torch.tensor([*ids[: limit - 2], language.begin]) for ids in _encoded(language, tables)]
+    room = longest_sequence(language, max_length) - len(language.prefix) - 2
+    return [_context(language, ids[:room]) for ids in _encoded(language, tables)]
+
+
+def _context(language: Language, table: list[int]) -> Tensor:
+    return torch.tensor([*language.prefix, *table, language.begin])
 
 
 def left_padded(rows: Sequence[Tensor], pad: int) -> Prompts:
