@@ -2,8 +2,8 @@
 
 - `rdp`: moments at integer orders (theory, sections 3 to 5), converted; for any mixture of noises.
 - `pure`: the likelihood ratio of a step is bounded by e^r, so T steps cost at most T log1p(q (e^r - 1)).
-- `pld`: the privacy loss distribution of the Poisson-subsampled Gaussian (dp-accounting), for Gaussian noise only. An
-  effective sigma of another noise is never used there: domination holds for moments, not for loss distributions.
+- `pld`: the privacy loss distribution of the Poisson-subsampled Gaussian (dp-accounting), for Gaussian noise only (on a
+  grid too, which is post-processing). An effective sigma of another noise is never used there: domination holds for moments, not for loss distributions.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _largest_order(entries: Sequence[Entry]) -> int:
 
 
 def _all_gaussian(entries: Sequence[Entry]) -> bool:
-    return all(isinstance(noise, Gaussian) for noise, _ in entries)
+    return all(isinstance(noise.before_rounding, Gaussian) for noise, _ in entries)
 
 
 def _gaussian_pld(entries: Sequence[Entry], epsilon: float):  # type: ignore[no-untyped-def]
@@ -134,7 +134,7 @@ def _gaussian_pld(entries: Sequence[Entry], epsilon: float):  # type: ignore[no-
     total = None
     for noise, work in entries:
         step = pld.from_gaussian_mechanism(
-            1 / (work.clip * math.sqrt(noise.fisher_information())),
+            1 / (noise.sensitivity(work.clip, work.dimension) * math.sqrt(noise.fisher_information())),
             sampling_prob=work.sample_rate,
             use_connect_dots=True,
             value_discretization_interval=interval,

@@ -4,7 +4,8 @@ The attacked gradient is fixed: norm C, spread equally over m coordinates. A coo
 intervals (a post-processing, so nothing is overstated), which gives an exact pair of discrete distributions; m of them,
 the sampling coin, and T steps are composed so that every approximation errs downwards (`lattice`).
 
-With a shared scale the coordinates are not independent; the bound then attacks one coordinate.
+With a shared scale the coordinates are not independent; the bound then attacks one coordinate. On a grid the attacked
+gradient is one of whole cells, no longer than the clip, and intervals end between cells.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
     # Far beyond any use, where losses would leave the range of doubles, a shorter gradient is attacked instead.
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(noise.fisher_information()))
     spread = _spread(noise, clip, dimension)
-    high, low = _coordinate(noise, clip / math.sqrt(spread))
+    x = clip / math.sqrt(spread)
+    if noise.cell:
+        x = noise.cell * (math.floor(x / noise.cell) if spread > 1 else round(clip / noise.cell))
+        if x == 0:  # a grid so coarse that every gradient is rounded to zero
+            return Atoms(np.ones(1), np.ones(1))
+    high, low = _coordinate(noise, x)
     pair = _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
     return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
 
@@ -50,6 +56,8 @@ def _spread(noise: Noise, clip: float, dimension: int) -> int:
         return 1
     size = clip * math.sqrt(noise.fisher_information())
     most = min(dimension, _MAX_SPREAD, max(1.0, (size / 0.003) ** 2))
+    if noise.cell:  # a gradient on the grid moves a coordinate by a whole cell or not at all
+        most = min(most, max(1.0, (clip / noise.cell) ** 2))
     counts = 2 ** np.arange(int(math.log2(most)) + 1)
     cost = counts * noise.log_moment(clip / np.sqrt(counts), 2)
     return int(counts[np.argmax(cost > cost.max() * (1 - 1e-9))])
@@ -61,6 +69,9 @@ def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
     near = np.linspace(0.0, x / 2, 257)[:-1]
     far = np.concatenate([np.linspace(0.0, 12.0, 700), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
     t = np.concatenate([near, x / 2 + scale * far])
+    if noise.cell:  # borders between cells of the output, whose middle is at x/2
+        border = 0.5 * (1 + round(x / noise.cell) % 2)
+        t = np.unique(np.ceil(t / noise.cell - border) + border) * noise.cell
     high, low = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
     keep = high > np.maximum(low, 1e-60)
     # A loss of more than 460 counts as one of 460: rounded down.

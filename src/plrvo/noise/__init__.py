@@ -2,6 +2,8 @@
 
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.grid import GridNoise
+from plrvo.noise.keystream import Keystream
 from plrvo.noise.laplace import Laplace
 from plrvo.noise.plrv import PLRV, GammaPLRV
 from plrvo.noise.seed_families import TruncatedNormalSeed, UniformSeed, WeibullSeed
@@ -15,6 +17,8 @@ __all__ = [
     "GammaPLRV",
     "GammaSeed",
     "Gaussian",
+    "GridNoise",
+    "Keystream",
     "Laplace",
     "Noise",
     "Seed",

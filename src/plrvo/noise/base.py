@@ -26,6 +26,16 @@ class Noise(ABC):
     kind: ClassVar[str]
 
     shared: bool = False  # one random scale for all coordinates of a step
+    cell: float = 0.0  # noise and gradients are multiples of this; 0 where they are continuous
+
+    @property
+    def before_rounding(self) -> Noise:
+        """The continuous noise whose post-processing this is; itself, unless it lives on a grid."""
+        return self
+
+    def sensitivity(self, clip: float, dimension: int) -> float:
+        """The l2 norm of a clipped gradient as it enters the sum: longer than the clip if it is rounded to a grid."""
+        return clip
 
     @property
     def largest_order(self) -> int:

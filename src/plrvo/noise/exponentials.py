@@ -33,7 +33,7 @@ def write_signed(flats: Sequence[NDArray[Any]], key: tuple[int, ...], to_size: M
     def write(number: int) -> None:
         _write_span(spans[number], key, number, to_size, add)
 
-    threads = min(_threads(), len(spans))
+    threads = min(available_threads(), len(spans))
     if threads < 2 or sum(span.size for span in spans) < _SPAN:
         for number in range(len(spans)):
             write(number)
@@ -70,7 +70,7 @@ def _give_signs(values: NDArray[Any], rng: np.random.Generator) -> None:
     unsigned ^= flips.reshape(-1)[: values.size]
 
 
-def _threads() -> int:
+def available_threads() -> int:
     """Torch's own number where torch is loaded, since its users set it; else the cores that this process may use."""
     torch = sys.modules.get("torch")
     if torch is not None:

@@ -131,6 +131,20 @@ def _flat_view(buffer: Any) -> NDArray[Any] | None:
     return buffer.detach().view(-1).numpy() if on_cpu and buffer.dtype in (torch.float32, torch.float64) else None
 
 
+def flat_integers(buffer: Any) -> tuple[NDArray[np.int64], bool]:
+    """The 64-bit integers of an array or tensor as one row, and whether writing to the row writes to the buffer."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(buffer, torch.Tensor):
+        if buffer.dtype != torch.int64:
+            raise InvalidArgument("dtype", buffer.dtype, "int64: noise on a grid is added to integers")
+        in_place = buffer.device.type == "cpu" and buffer.is_contiguous()
+        flat = buffer.detach() if in_place else buffer.detach().cpu().contiguous()
+        return flat.view(-1).numpy(), in_place
+    if not isinstance(buffer, np.ndarray) or buffer.dtype != np.int64 or not buffer.flags.c_contiguous:
+        raise InvalidArgument("buffer", type(buffer).__name__, "a contiguous array or tensor of 64-bit integers")
+    return buffer.reshape(-1), True
+
+
 def _key(generator: Generator) -> tuple[int, ...]:
     """128 bits from the caller's generator: they decide the draw, and drawing them moves the generator on."""
     if isinstance(generator, np.random.Generator):

@@ -9,6 +9,7 @@ from typing import Any
 from plrvo.noise import seed_families, seeds
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.grid import GridNoise
 from plrvo.noise.laplace import Laplace
 from plrvo.noise.plrv import PLRV, GammaPLRV
 from plrvo.validate import InvalidArgument
@@ -25,7 +26,7 @@ _SEEDS: dict[str, type[seeds.Seed]] = {
         seeds.SumSeed,
     )
 }
-_NOISES: dict[str, type[Noise]] = {cls.kind: cls for cls in (Gaussian, Laplace, GammaPLRV, PLRV)}
+_NOISES: dict[str, type[Noise]] = {cls.kind: cls for cls in (Gaussian, Laplace, GammaPLRV, PLRV, GridNoise)}
 
 
 def noise_from_dict(description: Mapping[str, Any]) -> Noise:
@@ -49,6 +50,8 @@ def _build(role: str, kinds: Mapping[str, type[Any]], description: Mapping[str, 
     for key in arguments:
         if key not in known:
             raise InvalidArgument(role, dict(description), f"no key {key!r}; {kind} takes {', '.join(known)}")
+    if "base" in arguments:
+        arguments["base"] = noise_from_dict(arguments["base"])
     if "seed" in arguments:
         arguments["seed"] = seed_from_dict(arguments["seed"])
     if "seeds" in arguments:
