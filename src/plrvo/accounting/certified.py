@@ -2,8 +2,9 @@
 
 - `rdp`: moments at integer orders (theory, sections 3 to 5), converted; for any mixture of noises.
 - `pure`: the likelihood ratio of a step is bounded by e^r, so T steps cost at most T log1p(q (e^r - 1)).
-- `pld`: the privacy loss distribution of the Poisson-subsampled Gaussian (dp-accounting), for Gaussian noise only (on a
-  grid too, which is post-processing). An effective sigma of another noise is never used there: domination holds for moments, not for loss distributions.
+- `pld`: the privacy loss distribution of the Poisson-subsampled Gaussian (dp-accounting), for Gaussian noise only, also
+  on a grid, which is post-processing. An effective sigma of another noise is never used there: domination holds for
+  moments, not for loss distributions.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
     spread = _spread(noise, clip, dimension)
     x = clip / math.sqrt(spread)
     if noise.cell:
-        x = noise.cell * (math.floor(x / noise.cell) if spread > 1 else round(clip / noise.cell))
-        if x == 0:  # a grid so coarse that every gradient is rounded to zero
+        x = noise.cell * math.floor(x / noise.cell)
+        if x == 0:  # a grid so coarse that no gradient of whole cells is within the clip
             return Atoms(np.ones(1), np.ones(1))
     high, low = _coordinate(noise, x)
     pair = _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))

@@ -59,11 +59,7 @@ class GridNoise(Noise):
         validate.positive(cell=self.cell)
         if not isinstance(self.base, Gaussian | Laplace | GammaPLRV) or self.base.shared:
             raise InvalidArgument(
-                "noise",
-                getattr(self.base, "kind", self.base) + (" with a shared scale" if self.base.shared else "")
-                if isinstance(self.base, Noise)
-                else self.base,
-                "gaussian, laplace or gamma noise with a scale for every coordinate: others have no exact sampler",
+                "noise", self.base, "gaussian, laplace or gamma, its scale not shared: others have no exact sampler"
             )
         if isinstance(self.base, GammaPLRV) and self.base.k < 1:
             raise InvalidArgument("k", self.base.k, "at least 1 for exact noise")
@@ -119,7 +115,7 @@ class GridNoise(Noise):
         return self.base.log_density(z)
 
     def cdf(self, z: ArrayLike) -> Array:
-        """That of `base`; at the borders between cells, odd multiples of half a cell, also that of the rounded noise."""
+        """That of `base`; at the borders between cells, odd multiples of half a cell, also the rounded noise's."""
         return self.base.cdf(z)
 
     def score(self, z: Any) -> Any:

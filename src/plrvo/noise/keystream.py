@@ -4,9 +4,10 @@ A keystream is cut into numbered streams of 2^68 bytes. Stream j begins at the c
 streams overlap, and each can be written by a thread of its own: what is drawn depends on the key and on how much was
 drawn before, not on the number of threads.
 
-The key never leaves the object: it is not printed, not pickled and not written to checkpoints. Whoever had the key could
+The key never leaves the object: it is not printed, not pickled and not written to checkpoints. Whoever had it could
 subtract the noise, past and future. A run that is resumed draws a fresh one, which is as good as the old one; the
-resumed run is then not the very run that was interrupted. A fixed key makes runs repeatable, for tests, and not private.
+resumed run is then not the very run that was interrupted. A fixed key makes runs repeatable, for tests: such a run is
+not private.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Keystream:
     """Hands out streams of random words. Needs the package `cryptography` (`pip install 'plrvo[secure]'`)."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        if key is not None and (not isinstance(key, bytes) or len(key) != _KEY_BYTES):
+        if key is not None and len(key) != _KEY_BYTES:
             raise InvalidArgument("key", "...", f"{_KEY_BYTES} bytes, or None to ask the operating system")
         _ciphers()
         self._key = os.urandom(_KEY_BYTES) if key is None else key
@@ -79,7 +80,7 @@ class Stream:
 
     def fill(self, buffer: Words) -> None:
         """Write the next `len(buffer) - 2` words to the front of a buffer; what the last two hold means nothing."""
-        into, size = memoryview(buffer).cast("B"), 8 * (len(buffer) - 2)
+        into, size = buffer.data.cast("B"), 8 * (len(buffer) - 2)
         for start in range(0, size, len(_ZEROS)):
             part = memoryview(_ZEROS)[: min(len(_ZEROS), size - start)]
             self._encryptor.update_into(part, into[start:])

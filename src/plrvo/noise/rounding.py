@@ -5,7 +5,7 @@ To know which integer it is nearest to, a few bits nearly always suffice. Each f
 first 64-bit word of each uniform, together with a bound on how far the result can be from the true one:
 
 - the bits not yet drawn: U >= 2^-20 is known to a relative 2^-43 at least;
-- NumPy's log, expm1 and tan are trusted to a relative 2^-46 only, 128 units in the last place (theirs err by 4 at most);
+- NumPy's log, expm1 and tan are trusted to a relative 2^-46 only, 128 units in the last place (they err by 4 at most);
 - all other operations round by 2^-53.
 
 A draw that lies closer than this bound to the middle between two integers is left to `refine`, which draws more bits
@@ -108,7 +108,7 @@ class SignedReals(Reals):
 
 
 class LaplaceReals(SignedReals):
-    """Size b E, in cells of width `cell`. E is known up to 2^-43 + 13.86 * 2^-46 and less than 2^-48, together 2^-41."""
+    """Size b E, in cells. E is known up to 2^-43 + 13.86 * 2^-46, and less than 2^-48 for roundings: below 2^-41."""
 
     slope = 0.0
 

@@ -62,6 +62,8 @@ class CorrelatedLedger:
             raise validate.InvalidArgument(
                 "sample_rate", self.work.sample_rate, "1: correlated noise visits data in order and is not amplified"
             )
+        if self.noise.cell:
+            raise validate.InvalidArgument("noise", self.noise.kind, "continuous noise: correlated noise has no grid")
         if not 0 <= self.taken <= self.work.steps:
             raise validate.InvalidArgument("steps", self.taken, f"at most the plan's {self.work.steps}")
         self.correlation.check(self.work.steps)
