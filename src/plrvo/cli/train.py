@@ -17,6 +17,7 @@ from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, required
 from plrvo.cli.progress import StepProgress
 from plrvo.design import Plan
+from plrvo.design.exact import on_grid
 from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.validate import InvalidArgument
 
@@ -160,6 +161,20 @@ def train(
     mode: Annotated[
         str, typer.Option("--grad-sample-mode", help="auto, bookkeeping, hooks or ghost.", rich_help_panel=_LEARN)
     ] = "auto",
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Integers and exact noise: safe against attacks on last bits.",
+            rich_help_panel=options.NOISE,
+        ),
+    ] = False,
+    grid: Annotated[
+        float | None,
+        typer.Option(
+            "--grid", help="With --exact: the unit of the integers; chosen by default.", rich_help_panel=options.NOISE
+        ),
+    ] = None,
     physical_batch: Annotated[
         int | None,
         typer.Option("--physical-batch", help="At most so many examples in memory at once.", rich_help_panel=_RUN),
@@ -214,6 +229,10 @@ def train(
     from plrvo.training.loop import Interrupted, read_history
 
     experiment.check_folder(out, resume)  # before anything is loaded
+    if grid is not None and not exact:
+        raise InvalidArgument("grid", grid, "no width without --exact")
+    if exact and noise is TrainNoise.none:
+        raise InvalidArgument("exact", exact, "a noise to be exact about")
     experiment.check_choices(optimizer, schedule)
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)
@@ -295,6 +314,7 @@ def train(
         return 0
     if plan is None:
         plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared, how)
+    plan = on_grid(plan, grid) if exact else plan
     work, kind = plan.workload, plan.noise.kind
     if not as_json:
         show.bracket_table(plan.noise, work, plan.bracket, how)

@@ -16,6 +16,7 @@ from torch import nn
 
 from plrvo.design import Plan
 from plrvo.files import write_bytes
+from plrvo.noise import GridNoise, Keystream
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
@@ -123,6 +124,7 @@ def run_private(
         )
     settings.check()
     chief = _join_processes()
+    exact = isinstance(plan.noise, GridNoise)
     engine = PrivacyEngine(plan, postprocess=settings.postprocess)
     engine.validate(module=module)
     wrapped: Any = (
@@ -136,8 +138,8 @@ def run_private(
         clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
         expected_batch_size=settings.expected_batch_size or max(1, round(plan.batch_share * task.size)),
-        noise_generator=streams.noise,
-        sample_generator=streams.batches,
+        noise_generator=_keystream(settings.seed, "noise") if exact else streams.noise,
+        sample_generator=_keystream(settings.seed, "batches") if exact else streams.batches,
     )
     model, optimizer, *criterion, loader = prepared
     history: list[dict[str, Any]] = []
@@ -259,6 +261,10 @@ def _how(settings: Settings, mode: str | None, optimizer: Any, metrics: list[dic
         "randomness": seeded,
         "metrics": metrics[-1] if metrics else None,
     }
+
+
+def _keystream(seed: int | None, purpose: str) -> Keystream:
+    return Keystream() if seed is None else Keystream.from_seed(seed, purpose)
 
 
 def _weights(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from plrvo.files import write_bytes
+from plrvo.noise import Keystream
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import InvalidArgument
@@ -37,9 +38,9 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
     for name, tensor in _bare(module).state_dict().items():
         tensors[f"module.{name}"] = tensor
     tensors["generator.global"] = torch.get_rng_state()  # dropout draws from it
-    tensors["generator.noise"] = optimizer.generator.get_state()
+    tensors["generator.noise"] = _stream_state(optimizer.generator)
     if isinstance(engine.sampler, PoissonSampler):
-        tensors["generator.sample"] = engine.sampler.generator.get_state()
+        tensors["generator.sample"] = _stream_state(engine.sampler.generator)
     record = {
         "format": _FORMAT,
         "plan": engine.plan.to_dict() if engine.plan else None,
@@ -70,14 +71,26 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
             "resume", str(path), f"a checkpoint of this model ({' '.join(str(error).split())})"
         ) from None
     torch.set_rng_state(tensors["generator.global"])
-    optimizer.generator.set_state(tensors["generator.noise"])
+    _set_stream_state(optimizer.generator, tensors["generator.noise"])
     optimizer.steps_taken = record["steps_taken"]
     engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
     ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
     if isinstance(engine.sampler, PoissonSampler):
-        engine.sampler.generator.set_state(tensors["generator.sample"])
+        _set_stream_state(engine.sampler.generator, tensors["generator.sample"])
         engine.sampler.remaining = record["remaining"]
     return record["extra"]
+
+
+def _stream_state(generator: torch.Generator | Keystream) -> torch.Tensor:
+    """Of a keystream, how far it has been used: never its key, which would tell all noise that is still to come."""
+    return torch.tensor([generator.position]) if isinstance(generator, Keystream) else generator.get_state()
+
+
+def _set_stream_state(generator: torch.Generator | Keystream, state: torch.Tensor) -> None:
+    if isinstance(generator, Keystream):
+        generator.skip_to(int(state))  # a fixed key goes on where it was; a fresh key is fresh anywhere
+    else:
+        generator.set_state(state)
 
 
 def read_extra(path: Path) -> Any:

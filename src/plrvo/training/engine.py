@@ -18,9 +18,11 @@ from torch.utils.data import DataLoader
 
 from plrvo.accounting import Epsilon, Workload, calibrate
 from plrvo.design import Plan
-from plrvo.noise import Laplace, Noise
+from plrvo.design.exact import on_grid
+from plrvo.noise import GridNoise, Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint
 from plrvo.training.clipping import BookkeepingModule, unsupported_layers
+from plrvo.training.exact import check_exact, generator_for
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
 from plrvo.training.ftrl.order import OrderedBatches
@@ -50,16 +52,34 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     A plan with a correlation visits the data in a checked order instead of sampling it, adds correlated noise, and has
     the adjacency zero-out (docs: correlated noise).
+
+    `exact=True` works with integers from the clipped gradients on, and draws integer noise from a keystream that nobody
+    can predict; `grid` is their unit. A plan whose noise is on a grid already is trained exactly without being told.
     """
 
     accountant: accountant.CertifiedAccountant
 
-    def __init__(self, plan: Plan | None = None, *, postprocess: str | None = None, secure_mode: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan | None = None,
+        *,
+        postprocess: str | None = None,
+        exact: bool = False,
+        grid: float | None = None,
+        secure_mode: bool = False,
+    ) -> None:
         if secure_mode:
-            raise InvalidArgument("secure_mode", True, "False: Opacus's secure mode covers Gaussian noise only")
+            raise InvalidArgument(
+                "secure_mode", True, "False: Opacus's secure mode covers Gaussian noise only; exact=True covers others"
+            )
+        if grid is not None and not exact:
+            raise InvalidArgument("grid", grid, "no width unless exact=True")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to use the secure mode that was just refused
             super().__init__(accountant=accountant.CertifiedAccountant.mechanism())
+        self._exact, self._grid = exact, grid
+        if plan is not None and exact:
+            plan = on_grid(plan, grid)
         self.plan = plan
         self.postprocess = postprocess
         self.sampler: PoissonSampler | OrderedBatches | None = None
@@ -78,8 +98,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         grad_sample_mode: str = "auto",
         loss_reduction: str = "mean",
         expected_batch_size: int | None = None,
-        noise_generator: torch.Generator | None = None,
-        sample_generator: torch.Generator | None = None,
+        noise_generator: torch.Generator | Keystream | None = None,
+        sample_generator: torch.Generator | Keystream | None = None,
         batch_first: bool = True,
     ) -> tuple[Any, ...]:
         """(module, optimizer, loader), or (module, optimizer, criterion, loader) in ghost mode, as in Opacus.
@@ -96,7 +116,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 the reason; "ghost" is Opacus's clipping with two passes. `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
             expected_batch_size: the public divisor; round(sampling rate * size of the data set) by default.
-            noise_generator: where noise comes from; seeded by the operating system by default.
+            noise_generator: where noise comes from; seeded by the operating system by default. A `Keystream` in exact
+                mode, as for batches.
             sample_generator: where batches come from; likewise.
             batch_first: whether the first dimension of a batch is the example.
         """
@@ -107,14 +128,19 @@ class PrivacyEngine(opacus.PrivacyEngine):
             module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
         )
         ftrl.refuse_what_is_not_covered(plan, data_loader, clipping, distributed)
+        exact = isinstance(plan.noise, GridNoise)
+        if exact:
+            grad_sample_mode = check_exact(clipping, distributed, grad_sample_mode)
+        noise_source = generator_for(exact, noise_generator, "noise_generator")
+        sample_source = generator_for(exact, sample_generator, "sample_generator")
         dimension = self._checked_dimension(module, optimizer, clipping)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         size = self._size_of(data_loader)
         batch_size = expected_batch_size or max(1, round(plan.batch_share * size))
         positive_integer(expected_batch_size=batch_size)
-        key = ftrl.noise_key(noise_generator) if plan.correlation else 0
-        noise_generator = noise_generator or _from_the_operating_system()
-        loader = self._private_loader(data_loader, size, sample_generator, distributed, batch_first)
+        key = ftrl.noise_key(noise_source) if plan.correlation else 0
+        noise_source = noise_source or _from_the_operating_system()
+        loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first)
 
         clip = self._opacus_clip(clipping, optimizer)
         if mode == "bookkeeping":
@@ -129,12 +155,12 @@ class PrivacyEngine(opacus.PrivacyEngine):
             )
             wrapped.forbid_grad_accumulation()
         processes = torch.distributed.get_world_size() if distributed else 1
-        noisy_class: Any = optimizer_class(clipping, distributed, mode)
+        noisy_class: Any = optimizer_class(clipping, distributed, mode, exact)
         noisy = (correlated_class(noisy_class) if plan.correlation else noisy_class)(
             optimizer,
             noise=plan.noise,
             dimension=dimension,
-            generator=noise_generator,
+            generator=noise_source,
             postprocess=self.postprocess,
             most_steps=plan.workload.steps if plan.epsilon is not None or plan.correlation else None,
             max_grad_norm=clip,
@@ -181,7 +207,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         dimension = 1 if clipping == "l1" else _trainable(module)
         work = Workload(sample_rate=sample_rate, steps=steps, clip=max_grad_norm, dimension=dimension)
         fitted = calibrate(noise or Laplace(max_grad_norm), work, target_epsilon, target_delta)
-        self.plan = Plan.certify(fitted, work, target_delta, target_epsilon)
+        plan = Plan.certify(fitted, work, target_delta, target_epsilon)
+        self.plan = on_grid(plan, self._grid) if self._exact else plan
         return self.make_private(module=module, clipping=clipping, **kwargs)
 
     def epsilon(self, delta: float) -> Epsilon:

@@ -21,6 +21,7 @@ from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processe
 
 from plrvo.noise import Noise
 from plrvo.training.clipping import BookkeepingMixin
+from plrvo.training.exact import ExactMixin
 from plrvo.training.score import postprocessor
 from plrvo.validate import InvalidArgument
 
@@ -138,13 +139,13 @@ class L1ClippingMixin(_Base):
 
 
 @cache
-def optimizer_class(clipping: str, distributed: bool, grad_sample_mode: str) -> type[DPOptimizer]:
+def optimizer_class(clipping: str, distributed: bool, grad_sample_mode: str, exact: bool = False) -> type[DPOptimizer]:
     """Opacus's optimizer for this mode with the mixin in front of it."""
     if clipping == "adaptive":
         raise InvalidArgument("clipping", clipping, "flat: adaptive clipping splits a Gaussian noise multiplier")
     if grad_sample_mode == "ghost_fsdp":
         raise InvalidArgument("grad_sample_mode", grad_sample_mode, "ghost: under FSDP every rank adds its own noise")
-    mixins: tuple[type, ...] = (NoiseMixin,)
+    mixins: tuple[type, ...] = (ExactMixin, NoiseMixin) if exact else (NoiseMixin,)
     if grad_sample_mode == "bookkeeping":
         grad_sample_mode, mixins = "hooks", (NoiseMixin, BookkeepingMixin)
     if clipping == "l1":

@@ -19,6 +19,7 @@ from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
 from plrvo.accounting.group import group_epsilon
 from plrvo.design import Plan
 from plrvo.files import read_json, write_json
+from plrvo.noise import GridNoise, Noise
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.validate import InvalidArgument
 
@@ -59,7 +60,7 @@ def make_receipt(
         "group": _group(ledger, plan.delta, task),
         **ftrl.claims(plan, engine.sampler),
         "postprocess": optimizer.postprocess,
-        "arithmetic": "floating point (idealised: not safe against attacks on the last bits)",
+        "arithmetic": _arithmetic(plan.noise),
         "run": run,
         "weights": {"file": weights.name, "sha256": file_digest(weights)},
         "versions": _versions(),
@@ -102,6 +103,8 @@ def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
             found.append(f"the ledger has the noise {noise.to_dict()}; the plan has {plan.noise.to_dict()}")
         if work.clip > plan.workload.clip or work.sample_rate != plan.workload.sample_rate:
             found.append(f"the ledger has clip {work.clip} and rate {work.sample_rate}; the plan has others")
+    if receipt["arithmetic"] != _arithmetic(plan.noise):
+        found.append(f"it claims {receipt['arithmetic']} arithmetic; its plan has {_arithmetic(plan.noise)}")
     found += ftrl.differences(receipt, plan, ledger)
     for name, value in _epsilons(ledger, receipt["delta"]).items():
         claimed = receipt["epsilon"][name]
@@ -124,6 +127,12 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _arithmetic(noise: Noise) -> str:
+    if isinstance(noise, GridNoise):
+        return f"integers on a grid of width {noise.cell!r}, with exact noise from a cryptographic keystream"
+    return "floating point (idealised: not safe against attacks on the last bits)"
 
 
 def _epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, float | None]:

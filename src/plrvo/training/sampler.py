@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import Sampler
 
+from plrvo.noise import Keystream
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
 
@@ -30,7 +33,7 @@ class PoissonSampler(Sampler[list[int]]):
         size: int,
         sample_rate: float,
         steps: int,
-        generator: torch.Generator,
+        generator: torch.Generator | Keystream,
         rank: int = 0,
         processes: int = 1,
         lengths: torch.Tensor | None = None,
@@ -52,13 +55,20 @@ class PoissonSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         while self.remaining > 0:
-            # Doubles: a single has too few values to hit a small rate exactly.
-            joins = torch.rand(self.size, generator=self.generator, dtype=torch.float64) < self.sample_rate
-            batch = joins.nonzero().flatten()
+            batch = self._joins().nonzero().flatten()
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.remaining -= 1
             yield batch[self.rank :: self.processes].tolist()
+
+    def _joins(self) -> torch.Tensor:
+        """One coin for each example. From a keystream it falls with probability floor(2^64 q)/2^64, at most q."""
+        if isinstance(self.generator, Keystream):
+            below = int(math.ldexp(self.sample_rate, 64))
+            words = self.generator.words(self.size)
+            return torch.from_numpy(words <= np.uint64(below - 1) if below else np.zeros(self.size, dtype=bool))
+        # Doubles: a single has too few values to hit a small rate exactly.
+        return torch.rand(self.size, generator=self.generator, dtype=torch.float64) < self.sample_rate
 
 
 class CollateEmpty:
