@@ -22,7 +22,9 @@ def stored(name: str) -> dict:
 
 
 def rows(name: str) -> list[dict]:
-    """The audits in one file."""
+    """The audits in one file; none where it has not been run."""
+    if not (ROOT / "results" / "audit" / f"{name}.json").exists():
+        return []
     result = stored(name)
     return result.get("rows", [result])
 
@@ -49,7 +51,8 @@ def main() -> None:
     panels = {}
     for title, prefixes in PANELS.items():
         points, models = panel(prefixes)
-        panels[f"{title}: {models:,} models"] = points
+        if points:
+            panels[f"{title}: {models:,} models"] = points
     plot_panels(panels, ROOT / "docs" / "images" / "audit-clipbkd.png")
 
 

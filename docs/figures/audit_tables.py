@@ -51,6 +51,8 @@ def clipbkd() -> str:
     for title, prefixes in PANELS.items():
         for prefix in prefixes:
             found = {noise: rows(prefix + noise) for noise in LABELS}
+            if not all(found.values()):
+                continue
             for i, first in enumerate(found["gaussian"]):
                 cells = [audited(found[noise][i]) for noise in LABELS]
                 models, most = f"{first['runs']:,}", rounded_down(first["epsilon_certifiable"])
@@ -68,12 +70,10 @@ def broken() -> str:
 def text() -> str:
     """SST-2."""
     body = []
-    for prefix, what in (("clipbkd-sst2-paper-", ""), ("clipbkd-sst2-", "")):
+    for prefix in ("clipbkd-sst2-paper-", "clipbkd-sst2-"):
         for noise, label in LABELS.items():
-            (row,) = rows(prefix + noise)
-            body.append([label + what, *_counts(row)])
-    (row,) = rows("clipbkd-sst2-no-noise")
-    body.append(["noise left out (`--without noise`)", *_counts(row)])
+            body += [[label, *_counts(row)] for row in rows(prefix + noise)]
+    body += [["noise left out (`--without noise`)", *_counts(row)] for row in rows("clipbkd-sst2-no-noise")]
     return table(["noise", "claimed", "models", "could show at most", "audited, at least"], *body)
 
 
@@ -91,8 +91,9 @@ def one_run() -> str:
             own = {row["noise"]["noise"]: row for row in found if f"{row['epsilon_claimed']:.3g}" == claim}
             body.append(["logistic regression", what, claim, *(audited(own[noise]) for noise in LABELS)])
     cnn = {row["noise"]["noise"]: row for row in rows("one-run-cnn")}
-    claim = f"{cnn['gaussian']['epsilon_claimed']:.3g}"
-    body.append(["the paper's CNN", ONE_RUN["one-run-gradient"], claim, *(audited(cnn[noise]) for noise in LABELS)])
+    if cnn:
+        claim = f"{cnn['gaussian']['epsilon_claimed']:.3g}"
+        body.append(["the paper's CNN", ONE_RUN["one-run-gradient"], claim, *(audited(cnn[noise]) for noise in LABELS)])
     return table(["model", "canaries", "claimed", *LABELS.values()], *body)
 
 

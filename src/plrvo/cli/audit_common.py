@@ -93,6 +93,8 @@ def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> 
     if wrong:
         raise InvalidArgument("audited_receipt", str(path), f"a receipt that verifies: in this one, {wrong[0]}")
     content = read_json(path, "audited_receipt", "a receipt file")
+    if content["plan"].get("correlation") is not None:
+        raise InvalidArgument("audited_receipt", str(path), "noise that is drawn afresh in every step, not correlated")
     entries = Ledger.from_list(content["ledger"]).entries
     if len(entries) != 1:
         raise InvalidArgument("audited_receipt", str(path), f"steps of one kind; this one has {len(entries)} kinds")
