@@ -80,6 +80,17 @@ def test_a_private_run_from_the_command_line(folder, capsys, trainable):
     assert main(["verify", str(folder / "run" / "receipt.json")]) == 0
 
 
+def test_a_run_is_resumed_with_the_same_settings_only(folder, capsys):
+    budget = ["--epsilon", "4", "--delta", "1e-3"]
+    assert main(command(folder, *budget)) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main(command(folder, *budget, "--resume", "--references", "2")) == 2
+    assert "as in the run that is resumed" in capsys.readouterr().err
+    assert main(command(folder, *budget, "--resume")) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["cider"] == first["cider"]
+
+
 def test_one_text_for_each_table_makes_the_pair_the_table(folder, capsys):
     assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", "--references", "1", "--test-limit", "2")) == 0
     receipt = json.loads((folder / "run" / "receipt.json").read_text())
