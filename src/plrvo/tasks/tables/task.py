@@ -17,7 +17,7 @@ from plrvo.tasks.tables.data import Split, TableData, spread, training_data
 from plrvo.tasks.tables.formats import Entry
 from plrvo.tasks.tables.generate import Decoding, generate, write_generations
 from plrvo.tasks.tables.metrics import METRICS, score_all
-from plrvo.tasks.tables.models import Language, load_language
+from plrvo.tasks.tables.models import load_language
 from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences
 from plrvo.tasks.tables.trainable import choose
 from plrvo.training.loop import Metrics, moved
@@ -83,7 +83,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         loss=SequenceLoss(),
         metric="loss",
         finish=finish,
-        warnings=warnings_of(data, train, language),
+        warnings=warnings_of(data, train, private.most_references),
     )
     return Preset(
         task, SequenceModel(language.model), f"{language.name} ({trainable})", _defaults(len(train), trainable)
@@ -134,11 +134,16 @@ def limited_test(split: Split, count: int | None) -> list[Entry]:
     return spread(split.entries, count)
 
 
-def warnings_of(data: TableData, train: Sequences, language: Language) -> tuple[str, ...]:
+def warnings_of(data: TableData, train: Sequences, most: int) -> tuple[str, ...]:
     """What the user should know before the run."""
     found = []
     if data.source.startswith("training:"):
         found.append(f"{data.name} has no training split here: the model trains on WebNLG ({data.source})")
+    if most > 1:
+        found.append(
+            f"a guarantee covers one pair of a table and a text; a table has up to {most} of them, for which the "
+            "receipt has a number of its own (--references 1 makes pair and table the same)"
+        )
     if train.truncated:
         found.append(f"{train.truncated} of {len(train)} examples are longer than they may be and were cut")
     return tuple(found)
@@ -151,7 +156,7 @@ def _defaults(size: int, trainable: str) -> Defaults:
         clip=0.1,
         sample_rate=min(1.0, 256 / size),
         steps=150,
-        learning_rate=1e-3 if trainable in ("all", "head") else 5e-3,
+        learning_rate=3e-4 if trainable in ("all", "head") else 2e-3,
         optimizer="adamw",
         schedule="linear",
         physical_batch=32,
