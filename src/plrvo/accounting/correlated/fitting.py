@@ -88,7 +88,7 @@ def squared_error(correlation: Correlation, steps: int, updates: Updates | None 
         stream = strategy.stream(length)
         for _ in range(length):
             due = stream.due()
-            columns.append(stream.decode([unit[rows + i] for i in range(due)]))
+            columns.append(1.0 * stream.decode([unit[rows + i].copy() for i in range(due)]))
             rows += due
     error = updates.matrix(steps) @ np.array(columns)
     return correlation.sensitivity(steps).value ** 2 * float(np.sum(error**2)) / steps

@@ -5,7 +5,8 @@ has two uses. *Linear*: `decode` of the row noises alone is the noise w_t that i
 the stream depends on data. *Any function of the released rows*: `encode` the sums, add the row noises, apply the
 function, `decode`; then the stream holds private sums, and so does whoever stores its state.
 
-An array that `decode` returns belongs to the stream: who wants to change it, copies it.
+Arrays that `decode` takes and returns belong to the stream: it may write into the first, and who wants to change the
+second, copies it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class HistoryStream(Stream):
 
     def decode(self, rows: Sequence[Any]) -> Any:
         c = self._coefficients(self._decoded)
-        estimate = rows[0] / float(c[0])
+        estimate = rows[0] if c[0] == 1 else rows[0] / float(c[0])
         for weight, before in zip(c[1:] / c[0], self._estimates, strict=False):
             plus_times(estimate, -float(weight), before)
         self._estimates.appendleft(estimate)
@@ -160,7 +161,7 @@ class BufferedStream(Stream):
         return [y]
 
     def decode(self, rows: Sequence[Any]) -> Any:
-        estimate = 1.0 * rows[0]
+        estimate = rows[0]
         for scale, buffer in zip(self._scales, self._estimates, strict=False):
             plus_times(estimate, -scale, buffer)
         self._estimates = self._advanced(self._estimates, estimate)
