@@ -50,6 +50,7 @@ SETTINGS = {
     "cifar-10": Setting("efficientnet-lite0-head", 50_000, "1.99e-5", 1000, 3),
 }
 MECHANISMS = ("tree", "banded:32", "dp-sgd")
+SAMPLED = ("banded:8:cyclic",)
 
 
 def run(task: str, mechanism: str, noise: str, epsilon: float, rate: float, data_dir: str) -> dict[str, Any]:
@@ -102,15 +103,16 @@ def main(data_dir: str) -> None:
             rows.append(run(task, mechanism, noise, epsilon, rate, data_dir))
             write_json(FILE, rows)
 
-    for mechanism in MECHANISMS:
-        for epsilon, rates in RATES.items():
-            for rate in rates:
-                ensure("fashion-mnist", mechanism, "gaussian", epsilon, rate)
-    for task in ("mnist", "cifar-10"):
-        for epsilon in RATES:
-            for mechanism in MECHANISMS:
-                for noise in NOISES:
-                    ensure(task, mechanism, noise, epsilon, chosen_rate(rows, mechanism, epsilon))
+    for mechanisms in (MECHANISMS, SAMPLED):
+        for mechanism in mechanisms:
+            for epsilon, rates in RATES.items():
+                for rate in rates:
+                    ensure("fashion-mnist", mechanism, "gaussian", epsilon, rate)
+        for task in ("mnist", "cifar-10"):
+            for epsilon in RATES:
+                for mechanism in mechanisms:
+                    for noise in NOISES:
+                        ensure(task, mechanism, noise, epsilon, chosen_rate(rows, mechanism, epsilon))
 
 
 def chosen_rate(rows: list[dict[str, Any]], mechanism: str, epsilon: float) -> float:

@@ -31,10 +31,29 @@ def test_every_correlation_trains_certifies_and_verifies(tmp_path, capsys, corre
     assert run(capsys, "verify", str(tmp_path / "receipt.json"), "--json")["verdict"] == "verified"
 
 
-@pytest.mark.parametrize("postprocess", [[], ["--postprocess", "score"]])
-def test_a_run_that_stopped_and_went_on_equals_one_that_did_not(tmp_path, capsys, postprocess):
+def test_sampling_by_turns_trains_certifies_verifies_and_needs_less_noise(tmp_path, capsys):
+    sampled = run(capsys, *SHORT, "--correlation", "banded:4:cyclic", "--out", str(tmp_path / "a"), "--json")
+    receipt = json.loads((tmp_path / "a" / "receipt.json").read_text())
+    assert 2.99 < sampled["epsilon_certified"] <= 3
+    assert sampled["epsilon_lower"] <= sampled["epsilon_certified"]
+    assert "visits" not in receipt  # the coins are secret
+    assert receipt["run"]["expected_batch_size"] == 150
+    assert run(capsys, "verify", str(tmp_path / "a" / "receipt.json"), "--json")["verdict"] == "verified"
+    in_order = run(capsys, *SHORT, "--correlation", "banded:4", "--out", str(tmp_path / "b"), "--json")
+    assert sampled["noise"]["b"] < in_order["noise"]["b"]
+
+
+HOW = {
+    "tree": ["tree", "--restart-every", "1"],
+    "score": ["tree", "--restart-every", "1", "--postprocess", "score"],
+    "cyclic": ["banded:4:cyclic"],
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_run_that_stopped_and_went_on_equals_one_that_did_not(tmp_path, capsys, how):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    arguments = [*SHORT, "--correlation", "tree", "--restart-every", "1", *postprocess, "--checkpoint-every", "7"]
+    arguments = [*SHORT, "--correlation", *HOW[how], "--checkpoint-every", "7"]
     run(capsys, *arguments, "--out", str(whole), "--json")
 
     from plrvo.training import loop
@@ -98,6 +117,9 @@ def test_a_saved_plan_with_a_correlation_trains(tmp_path, capsys):
         (["--correlation", "tree", "--epochs", "2", "--clipping", "l1"], "--clipping l1"),
         (["--correlation", "tree", "--epochs", "2", "--noise", "none"], "--correlation tree"),
         (["--correlation", "tree", "--epochs", "2", "--audit", "100"], "--audit 100"),
+        (["--correlation", "tree:cyclic", "--epochs", "2"], "--correlation tree:cyclic"),
+        (["--correlation", "banded:50:cyclic", "--epochs", "2"], "--correlation banded:50:cyclic"),
+        (["--correlation", "banded:4:cyclic", "--epochs", "2", "--separation", "4"], "--separation 4"),
         (["--epochs", "2"], "--epochs 2"),
         (["--batch-size", "20"], "--batch-size 20"),
     ],

@@ -10,6 +10,7 @@ import typer
 from plrvo.accounting.correlated import (
     Banded,
     Correlation,
+    CyclicPoisson,
     Participation,
     SquareRoot,
     Strategy,
@@ -21,13 +22,15 @@ from plrvo.accounting.correlated import (
 from plrvo.validate import InvalidArgument, positive_integer
 
 _PANEL = "Correlated noise"
-_NAMES = "identity, tree, tree:completed, sqrt, banded:B (B bands), blt or blt:D (D buffers)"
+_NAMES = (
+    "identity, tree, tree:completed, sqrt, banded:B (B bands), blt or blt:D (D buffers), or banded:B:cyclic, which "
+    "samples within B groups by turns"
+)
+_CYCLIC = ":cyclic"
 
 CorrelationOption = Annotated[
     str | None,
-    typer.Option(
-        "--correlation", help=f"Data in a fixed order and correlated noise: {_NAMES}.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--correlation", help=f"Correlated noise, data in a fixed order: {_NAMES}.", rich_help_panel=_PANEL),
 ]
 EpochsOption = Annotated[
     int | None, typer.Option("--epochs", help="Passes over the data, with --correlation.", rich_help_panel=_PANEL)
@@ -64,19 +67,19 @@ class Asked:
     restart_every: int | None
     separation: int | None
 
-    def refuse_beside(self, **others: Any) -> None:
+    def refuse_beside(self, clipping: str, noise: str, **given: Any) -> None:
         """Options that mean nothing without --correlation, and others that mean nothing with it."""
         if self.name is None:
             for option in ("epochs", "batch_size", "restart_every", "separation"):
                 if getattr(self, option) is not None:
                     raise InvalidArgument(option, getattr(self, option), "--correlation beside it")
             return
-        for option in ("sample_rate", "steps", "audit"):
-            if others[option] is not None:
-                raise InvalidArgument(option, others[option], "no value beside --correlation, which has --epochs")
-        if others["clipping"] == "l1":
+        for option, value in given.items():
+            if value is not None:
+                raise InvalidArgument(option, str(value), "no value beside --correlation, which has --epochs")
+        if clipping == "l1":
             raise InvalidArgument("clipping", "l1", "flat or per_layer beside --correlation")
-        if others["noise"] == "none":
+        if noise == "none":
             raise InvalidArgument("correlation", self.name, "a noise to correlate")
 
 
@@ -99,10 +102,30 @@ def read_correlation(asked: Asked, size: int, momentum: float, decays: bool) -> 
         restart = min(steps, asked.restart_every * per_epoch)
     if asked.separation is not None:
         positive_integer(separation=asked.separation)
+    if str(asked.name).endswith(_CYCLIC):
+        return _cyclic(asked, batch / size, steps, Updates(momentum, _falling(steps) if decays else ())), steps
     participation = Participation(per_epoch, asked.epochs, asked.separation or 0)
-    rates = tuple(1 - step / steps for step in range(restart or steps)) if decays else ()
-    strategy = _strategy(str(asked.name), restart or steps, participation, Updates(momentum, rates))
+    updates = Updates(momentum, _falling(steps) if decays else ())
+    strategy = _strategy(str(asked.name), restart or steps, participation, updates)
     return Correlation(strategy, participation, restart), steps
+
+
+def _falling(steps: int) -> tuple[float, ...]:
+    return tuple(1 - step / steps for step in range(steps))
+
+
+def _cyclic(asked: Asked, share: float, steps: int, updates: Updates) -> Correlation:
+    """As many groups as bands: fewer are not allowed, and more are amplified less."""
+    kind, _, argument = str(asked.name).removesuffix(_CYCLIC).partition(":")
+    bands = int(argument) if kind == "banded" and argument.isdigit() else 0
+    if not bands:
+        raise InvalidArgument("correlation", asked.name, _NAMES)
+    for option in ("separation", "restart_every"):
+        if getattr(asked, option) is not None:
+            raise InvalidArgument(option, getattr(asked, option), "no value beside cyclic sampling")
+    if bands * share > 1:
+        raise InvalidArgument("correlation", asked.name, f"at most {int(1 / share)} bands: a batch is all of a group")
+    return Correlation(fit_banded(bands, steps, updates), CyclicPoisson(bands, bands * share))
 
 
 def _strategy(name: str, length: int, participation: Participation, updates: Updates) -> Strategy:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plrvo.accounting import Epsilon, Workload, sigma_effective
-from plrvo.accounting.correlated import Correlation
+from plrvo.accounting.correlated import Correlation, CyclicPoisson, Participation
 from plrvo.cli.options import plain
 from plrvo.noise import Noise
 
@@ -85,7 +85,8 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
     table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({by[bracket.method]})")
     table.add_row("lower", rounded_down(bracket.lower), "an attacker provably reaches this")
     published = "-" if bracket.published is None else f"{bracket.published:.4g}"
-    no_bound = "the paper's formula; " + ("a loose bound here" if correlation and not noise.shared else "not a bound")
+    in_order = correlation is not None and isinstance(correlation.participation, Participation)
+    no_bound = "the paper's formula; " + ("a loose bound here" if in_order and not noise.shared else "not a bound")
     note = "not covered by the paper" if bracket.published is None else no_bound
     table.add_row("published", published, note)
     console.print(table)
@@ -103,12 +104,14 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
 
 
 def _visits(correlation: Correlation, steps: int) -> str:
-    visits = correlation.participation
+    visits, found = correlation.participation, correlation.sensitivity(steps)
+    strategy = f"{correlation.strategy.kind} noise of sensitivity {found.value:.4g}"
+    if isinstance(visits, CyclicPoisson):
+        return (
+            f"{strategy}, sampling rate {visits.sample_rate:g} in {visits.groups} groups by turns, adjacency zero-out"
+        )
     order = "fixed order" if visits.fixed else f"visits {visits.separation} steps apart"
-    return (
-        f"{correlation.strategy.kind} noise of sensitivity {correlation.sensitivity(steps).value:.4g}, {visits.epochs} "
-        f"epochs of {visits.steps_per_epoch} steps, {order}, adjacency zero-out"
-    )
+    return f"{strategy}, {visits.epochs} epochs of {visits.steps_per_epoch} steps, {order}, adjacency zero-out"
 
 
 def _describe(noise: Noise) -> str:

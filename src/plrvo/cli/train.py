@@ -239,8 +239,6 @@ def train(
     if plan is not None:
         given = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "epsilon": epsilon, "k": k, "theta": theta}
         given |= {"scale": scale, "noise_multiplier": noise_multiplier, "delta": delta}
-        if correlation is not None:
-            raise InvalidArgument("correlation", correlation, "no value beside --plan, which brings its own")
         for name, value in given.items():
             if value is not None:
                 raise InvalidArgument(name, value, "no value beside --plan, which brings its own")
@@ -261,13 +259,12 @@ def train(
     usual, model = preset.defaults, preset.model
     optimizer = usual.optimizer if optimizer is None else optimizer
     schedule = usual.schedule if schedule is None else schedule
-    asked_for = correlated.Asked(correlation, epochs, batch_size, restart_every, separation)
-    asked_for.refuse_beside(sample_rate=sample_rate, steps=steps, audit=audit, clipping=clipping, noise=noise.value)
     how = plan.correlation if plan else None
+    asked_for = correlated.Asked(correlation, epochs, batch_size, restart_every, separation)
+    asked_for.refuse_beside(clipping, noise.value, plan=plan_file, sample_rate=sample_rate, steps=steps, audit=audit)
     if correlation is not None:
-        sums = momentum if optimizer == "sgd" else 0.0
-        how, steps = correlated.read_correlation(asked_for, preset.task.size, sums, schedule == "linear")
-        sample_rate = 1.0
+        sums, falls = momentum if optimizer == "sgd" else 0.0, schedule == "linear"
+        sample_rate, (how, steps) = 1.0, correlated.read_correlation(asked_for, preset.task.size, sums, falls)
     clip = usual.clip if clip is None else clip
     sample_rate = usual.sample_rate if sample_rate is None else sample_rate
     steps = usual.steps if steps is None else steps

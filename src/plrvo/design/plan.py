@@ -50,7 +50,7 @@ class Plan:
     @property
     def batch_share(self) -> float:
         """The share of the data that a nominal batch has: the sampling rate, or one epoch over its steps."""
-        return 1 / self.correlation.participation.steps_per_epoch if self.correlation else self.workload.sample_rate
+        return self.correlation.batch_share if self.correlation else self.workload.sample_rate
 
     def empty_ledger(self) -> Ledger | CorrelatedLedger:
         """What has been released before the first step: nothing yet, in the kind of ledger that this plan needs."""

@@ -167,9 +167,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
             expected_batch_size=batch_size / processes,
             loss_reduction=loss_reduction,
         )
-        batches = self.sampler
-        if plan.correlation and isinstance(batches, OrderedBatches):
-            noisy.correlate(plan.correlation, plan.workload.steps, key, lambda: batches.visits)
+        if plan.correlation:
+            noisy.correlate(plan.correlation, plan.workload.steps, key, ftrl.handed_out(self.sampler))
         noisy.attach_step_hook(self.accountant.get_optimizer_hook_fn(sample_rate=plan.workload.sample_rate))
         if mode == "bookkeeping":
             noisy.keep(wrapped.book)
@@ -288,7 +287,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             )
         plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
         if plan.correlation:
-            self.sampler = ftrl.ordered_batches(plan, loader, size, generator, lengths)
+            self.sampler = ftrl.batches(plan, loader, size, generator, lengths)
         else:
             self.sampler = PoissonSampler(
                 size=size,

@@ -71,6 +71,22 @@ class PoissonSampler(Sampler[list[int]]):
         return torch.rand(self.size, generator=self.generator, dtype=torch.float64) < self.sample_rate
 
 
+class CyclicSampler(PoissonSampler):
+    """Step t draws from group t mod `groups` alone, example i being in group i mod `groups`."""
+
+    def __init__(self, *, groups: int, steps: int, **kwargs: Any) -> None:
+        super().__init__(steps=steps, **kwargs)
+        positive_integer(groups=groups)
+        self.groups, self.steps = groups, steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while self.remaining > 0:
+            turn = torch.arange((self.steps - self.remaining) % self.groups, self.size, self.groups)
+            joins = torch.rand(len(turn), generator=self.generator, dtype=torch.float64) < self.sample_rate
+            self.remaining -= 1
+            yield turn[joins].tolist()
+
+
 class CollateEmpty:
     """A collate function that has an answer for a batch of no examples."""
 

@@ -7,7 +7,7 @@ here knows which noise that is, except `ledger`, which certifies any of them.
 from plrvo.accounting.correlated.correlation import ADJACENCY, Correlation, Sensitivity
 from plrvo.accounting.correlated.fitting import Updates, fit_banded, fit_blt, squared_error
 from plrvo.accounting.correlated.ledger import CorrelatedLedger, read_ledger
-from plrvo.accounting.correlated.participation import Participation
+from plrvo.accounting.correlated.participation import CyclicPoisson, Participation
 from plrvo.accounting.correlated.strategy import Explicit, Strategy
 from plrvo.accounting.correlated.toeplitz import Banded, BufferedToeplitz, SquareRoot
 from plrvo.accounting.correlated.tree import Tree
@@ -18,6 +18,7 @@ __all__ = [
     "BufferedToeplitz",
     "CorrelatedLedger",
     "Correlation",
+    "CyclicPoisson",
     "Explicit",
     "Participation",
     "Sensitivity",

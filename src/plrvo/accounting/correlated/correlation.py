@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plrvo.accounting.correlated.participation import Participation
+from plrvo.accounting.correlated.participation import CyclicPoisson, Participation
 from plrvo.accounting.correlated.strategy import Explicit, Strategy
 from plrvo.accounting.correlated.toeplitz import Banded, BufferedToeplitz, SquareRoot
 from plrvo.accounting.correlated.tree import Tree
@@ -26,7 +26,8 @@ _ROUNDING = 1e-12  # relative, added to every sensitivity
 class Sensitivity:
     """sens(S) in units of the clip, and the largest number of rows that one example enters.
 
-    `offset` is the first step of the worst pattern of a fixed order (0 where the order is not fixed).
+    With cyclic sampling both are about a single visit. `offset` is the first step of the worst pattern of a fixed order
+    (0 where the order is not fixed).
     """
 
     value: float
@@ -48,23 +49,41 @@ class Correlation:
     """
 
     strategy: Strategy
-    participation: Participation
+    participation: Participation | CyclicPoisson
     restart_every: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, Strategy):
             raise InvalidArgument("strategy", self.strategy, "a Strategy, for example Tree()")
-        if not isinstance(self.participation, Participation):
-            raise InvalidArgument("participation", self.participation, "a Participation")
+        if not isinstance(self.participation, (Participation, CyclicPoisson)):
+            raise InvalidArgument("participation", self.participation, "a Participation or a CyclicPoisson")
         if self.restart_every is not None:
             positive_integer(restart_every=self.restart_every)
+        if isinstance(self.participation, CyclicPoisson):
+            if not isinstance(self.strategy, Banded) or self.restart_every is not None:
+                raise InvalidArgument("participation", "cyclic", "a banded strategy without restarts")
+            if len(self.strategy.values) > self.participation.groups:
+                raise InvalidArgument("groups", self.participation.groups, "at least as many groups as bands")
+
+    @property
+    def order(self) -> Participation:
+        """The promise that an order of visits has to keep; there is none where examples are sampled."""
+        if isinstance(self.participation, CyclicPoisson):
+            raise InvalidArgument("participation", "cyclic", "a participation in order")
+        return self.participation
+
+    @property
+    def batch_share(self) -> float:
+        """The share of the data in a nominal batch."""
+        if isinstance(self.participation, CyclicPoisson):
+            return self.participation.sample_rate / self.participation.groups
+        return 1 / self.participation.steps_per_epoch
 
     def check(self, steps: int) -> None:
         """Refuse a number of steps that the strategy or the participation does not cover."""
-        if steps > self.participation.most_steps:
-            raise InvalidArgument(
-                "steps", steps, f"at most {self.participation.most_steps}: more bring examples back beyond their epochs"
-            )
+        most = self.participation.most_steps if isinstance(self.participation, Participation) else steps
+        if steps > most:
+            raise InvalidArgument("steps", steps, f"at most {most}: more bring examples back beyond their epochs")
         self.strategy.check(min(steps, self.restart_every or steps))
 
     def parts(self, taken: int, steps: int) -> list[tuple[int, int, Strategy]]:
@@ -87,8 +106,8 @@ class Correlation:
 
         The worst one of a fixed order, else the earliest.
         """
-        first = self.sensitivity(steps, taken).offset
-        visited = np.arange(first, taken, self.participation.separation)[: self.participation.epochs]
+        first, order = self.sensitivity(steps, taken).offset, self.order
+        visited = np.arange(first, taken, order.separation)[: order.epochs]
         sums = [
             strategy.row_sums([int(s) - start for s in visited if start <= s < start + length], length)
             for start, length, strategy in self.parts(taken, steps)
@@ -109,7 +128,8 @@ class Correlation:
         try:
             if description["adjacency"] != "zero-out":
                 raise InvalidArgument("adjacency", description["adjacency"], "zero-out, the only one that is proved")
-            participation = Participation(**description["participation"])
+            visits = description["participation"]
+            participation = (CyclicPoisson if "groups" in visits else Participation)(**visits)
             return Correlation(_strategy(description["strategy"]), participation, description["restart_every"])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidArgument):
@@ -134,7 +154,10 @@ def _tuples(value: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def _sensitivity(correlation: Correlation, steps: int, taken: int) -> Sensitivity:
-    parts, participation = correlation.parts(taken, steps), correlation.participation
+    if isinstance(correlation.participation, CyclicPoisson):
+        longest = correlation.strategy.gram(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), taken)
+        return Sensitivity(float(longest[0]) ** 0.5 * (1 + _ROUNDING), correlation.strategy.touched(taken), 0)
+    parts, participation = correlation.parts(taken, steps), correlation.order
     if participation.fixed:
         squares = _fixed(parts, participation.steps_per_epoch)
         square, offset = float(squares.max()), int(np.argmax(squares))

@@ -9,8 +9,10 @@ the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dime
 - Gaussian noise has an exact curve: the loss of the worst pair is normal, adaptive or not.
 - A shared scale u is cut in every row. Given u a row costs at most alpha (alpha-1) u^2 |Delta_r|^2 / 2, and the worst
   case puts the whole shift into one row (`Noise.log_stream_moment`).
-- `published` is the paper's formula for that one release. Without sampling and with a scale per coordinate it is a
-  valid bound, if a loose one.
+- With cyclic sampling each visit is a release of its own, sampled with its coin: DP-SGD with clip |column of S| C and
+  dimension bands * n.
+- `published` is the paper's formula for that release. Without sampling and with a scale per coordinate it is a valid
+  bound, if a loose one.
 - `lower` attacks with one gradient, the same in every visit of the worst fixed pattern, spread as `lower` spreads it.
 """
 
@@ -28,6 +30,7 @@ from plrvo.accounting.certified import TAIL_SHARES, Certificate, certified_epsil
 from plrvo.accounting.convert import epsilon_from_moments
 from plrvo.accounting.correlated.correlation import Correlation
 from plrvo.accounting.correlated.gaussian_curve import gaussian_epsilon
+from plrvo.accounting.correlated.participation import CyclicPoisson
 from plrvo.accounting.ledger import Epsilon, Ledger
 from plrvo.accounting.lower import lower_loss
 from plrvo.accounting.published import published_epsilon
@@ -60,13 +63,15 @@ class CorrelatedLedger:
     def __post_init__(self) -> None:
         if self.work.sample_rate != 1:
             raise validate.InvalidArgument(
-                "sample_rate", self.work.sample_rate, "1: correlated noise visits data in order and is not amplified"
+                "sample_rate", self.work.sample_rate, "1: how data is visited, or sampled, is in the participation"
             )
         if self.noise.cell:
             raise validate.InvalidArgument("noise", self.noise.kind, "continuous noise: correlated noise has no grid")
         if not 0 <= self.taken <= self.work.steps:
             raise validate.InvalidArgument("steps", self.taken, f"at most the plan's {self.work.steps}")
         self.correlation.check(self.work.steps)
+        if self.noise.shared and isinstance(self.correlation.participation, CyclicPoisson):
+            raise validate.InvalidArgument("shared", True, "False with cyclic sampling: a visit enters several rows")
         if not self.correlation.strategy.causal and not isinstance(self.noise, Gaussian):
             raise validate.InvalidArgument(
                 "strategy",
@@ -91,9 +96,12 @@ class CorrelatedLedger:
         return replace(self, taken=self.taken + work.steps)
 
     def release(self) -> Workload:
-        """The one release that costs at least as much as all rows so far."""
-        found = self.correlation.sensitivity(self.work.steps, self.taken)
-        return Workload(1.0, 1, found.value * self.work.clip, found.rows * self.work.dimension)
+        """The one release that costs at least as much as all rows so far; one for each visit where they are sampled."""
+        found, visits = self.correlation.sensitivity(self.work.steps, self.taken), self.correlation.participation
+        one = Workload(1.0, 1, found.value * self.work.clip, found.rows * self.work.dimension)
+        if not isinstance(visits, CyclicPoisson):
+            return one
+        return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
 
     def certified(self, delta: float) -> Certificate:
         """The certified epsilon alone, which is fast."""
@@ -101,7 +109,7 @@ class CorrelatedLedger:
         if not self.taken:
             return Certificate(0.0, None, "pure")
         release = self.release()
-        if isinstance(self.noise, Gaussian):
+        if isinstance(self.noise, Gaussian) and release.sample_rate == release.steps == 1:
             return Certificate(gaussian_epsilon(release.clip / self.noise.sigma, delta), None, "exact")
         with np.errstate(over="ignore"):  # to infinity, which is the right answer
             if self.noise.shared:
@@ -140,6 +148,8 @@ class CorrelatedLedger:
         return CorrelatedLedger(noise, work, Correlation.from_dict(item["correlation"]), item["taken"])
 
     def _lower(self, delta: float) -> float:
+        if isinstance(self.correlation.participation, CyclicPoisson):
+            return self._lower_cyclic(self.correlation.participation, delta)
         sums = self.correlation.row_sums(self.work.steps, self.taken)
         sums, counts = np.unique(np.floor(sums * 1e9) / 1e9, return_counts=True)  # equal but for rounding: one kind
         if isinstance(self.noise, Gaussian):
@@ -151,6 +161,14 @@ class CorrelatedLedger:
             for i in heaviest
         ]
         return lower_loss(entries, delta).epsilon(delta)
+
+    def _lower_cyclic(self, visits: CyclicPoisson, delta: float) -> float:
+        """Gaussian noise: all rows of a whole visit, turned into one. Else the row that moves furthest."""
+        c = self.correlation.strategy.row_sums([0], self.taken)
+        whole = len(range(0, self.taken - np.count_nonzero(c) + 1, visits.groups))
+        moved = math.sqrt(float(c @ c)) if isinstance(self.noise, Gaussian) else float(np.abs(c).max())
+        attack = Workload(visits.sample_rate, whole, moved * self.work.clip * (1 - 1e-9), self.work.dimension)
+        return lower_loss([(self.noise, attack)], delta).epsilon(delta)
 
     def _shared(self, release: Workload, delta: float) -> Certificate:
         n = self.work.dimension

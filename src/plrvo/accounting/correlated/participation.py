@@ -1,4 +1,4 @@
-"""Who takes part when: the participation schema, which takes the place of a sampling rate."""
+"""Who takes part when: an order of visits in the place of sampling, or coins that are tossed group by group."""
 
 from __future__ import annotations
 
@@ -46,6 +46,30 @@ class Participation:
     def visits(self, steps: int) -> int:
         """How often one example can take part in so many steps."""
         return min(self.epochs, -(-steps // self.separation))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CyclicPoisson:
+    """The examples are cut into `groups`; step t tosses a coin for each example of group t mod groups, and no other.
+
+    With at most as many bands as groups, the rows that one visit enters hold no other visit of that example. So a visit
+    is one Poisson-sampled step of DP-SGD, and is amplified like one (theory, section 11). The coins are secret; the
+    group of an example must not depend on any data.
+    """
+
+    groups: int
+    sample_rate: float  # of an example whose group has its turn
+
+    def __post_init__(self) -> None:
+        validate.positive_integer(groups=self.groups)
+        validate.rate(sample_rate=self.sample_rate)
+
+    def visits(self, steps: int) -> int:
+        """How often the turn of one group can have come."""
+        return -(-steps // self.groups)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

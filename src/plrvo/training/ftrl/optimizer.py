@@ -10,7 +10,7 @@ import torch
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from plrvo.accounting.correlated import Correlation
-from plrvo.training.ftrl.order import ScheduleViolated, Visits
+from plrvo.training.ftrl.order import ScheduleViolated
 from plrvo.training.ftrl.stream import NoiseStream, keyed_draws
 
 _Base: Any = object  # Opacus's classes have no types
@@ -27,9 +27,12 @@ class CorrelatedMixin(_Base):
     noise_key: int
     _after_noise: Callable[[Any], Any] | None
 
-    def correlate(self, correlation: Correlation, steps: int, key: int, visits: Callable[[], Visits]) -> None:
-        """Start the stream; the noise, the post-processing and the parameters are the optimizer's own."""
-        self._correlation, self._steps, self._visits = correlation, steps, visits
+    def correlate(self, correlation: Correlation, steps: int, key: int, handed_out: Callable[[], int]) -> None:
+        """Start the stream; the noise, the post-processing and the parameters are the optimizer's own.
+
+        `handed_out` says how many batches the loader has given: step t belongs to batch t and to no other.
+        """
+        self._correlation, self._steps, self._handed_out = correlation, steps, handed_out
         self._on_rows: Callable[[Any], Any] | None = self._after_noise
         self._after_noise = None
         self.start_stream(key)
@@ -48,9 +51,9 @@ class CorrelatedMixin(_Base):
         return self._on_rows is not None
 
     def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
-        if not self._check_skip_next_step(pop_next=False) and self._visits().steps != self.steps_taken + 1:
+        if not self._check_skip_next_step(pop_next=False) and self._handed_out() != self.steps_taken + 1:
             raise ScheduleViolated(
-                f"step {self.steps_taken} with {self._visits().steps} batches handed out: expected one step for each "
+                f"step {self.steps_taken} with {self._handed_out()} batches handed out: expected one step for each "
                 "batch of the engine's loader"
             )
         return super().pre_step(closure)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
-from plrvo.accounting.correlated import ADJACENCY, CorrelatedLedger
+from plrvo.accounting.correlated import ADJACENCY, CorrelatedLedger, CyclicPoisson
 from plrvo.design import Plan
 from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
+from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 
 
@@ -28,13 +30,24 @@ def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], clipping: st
         )
 
 
-def ordered_batches(
+def batches(
     plan: Plan, loader: DataLoader[Any], size: int, generator: torch.Generator | None, lengths: torch.Tensor | None
-) -> OrderedBatches:
-    """The caller's own batch sampler, checked; or an order drawn from the generator where there is none."""
+) -> OrderedBatches | CyclicSampler:
+    """The caller's own batch sampler, checked; or an order drawn from the generator where there is none; or coins."""
     if plan.correlation is None:
         raise InvalidArgument("plan", "without correlation", "a plan with a correlation")
-    participation, steps, given = plan.correlation.participation, plan.workload.steps, loader.batch_sampler
+    steps, given = plan.workload.steps, loader.batch_sampler
+    cyclic = plan.correlation.participation
+    if isinstance(cyclic, CyclicPoisson):
+        if cyclic.groups > size:
+            raise InvalidArgument("groups", cyclic.groups, f"at most {size}, the number of examples")
+        source = generator or torch.Generator()
+        if generator is None:
+            source.seed()
+        return CyclicSampler(
+            size=size, sample_rate=cyclic.sample_rate, groups=cyclic.groups, steps=steps, generator=source
+        )
+    participation = plan.correlation.order
     if given is not None and not isinstance(given, BatchSampler):
         return OrderedBatches(given, size, participation, steps, lengths)
     order = OwnOrder(size, participation, steps, _integer(generator))
@@ -53,25 +66,36 @@ def _integer(generator: torch.Generator | None) -> int:
     return sum(word << 32 * i for i, word in enumerate(words))
 
 
+def handed_out(sampler: Any) -> Callable[[], int]:
+    """How many batches a sampler has given so far."""
+    if isinstance(sampler, CyclicSampler):
+        return lambda: sampler.steps - sampler.remaining
+    return lambda: int(sampler.visits.steps)
+
+
 def save_state(sampler: Any, optimizer: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any] | None:
     """What a checkpoint keeps: the key and the digest of the order; arrays only where a stream holds private sums."""
-    if not isinstance(sampler, OrderedBatches):
+    if not isinstance(sampler, (OrderedBatches, CyclicSampler)):
         return None
     if optimizer.keeps_private_sums:
         tensors.update({f"stream.{i:04}": array for i, array in enumerate(optimizer.noise_stream.state())})
+    state: dict[str, Any] = {"key": str(optimizer.noise_key)}
+    if isinstance(sampler, CyclicSampler):
+        return state
     seed = str(sampler.order.seed) if isinstance(sampler.order, OwnOrder) else None
-    return {"key": str(optimizer.noise_key), "seed": seed, "digest": sampler.visits.to_dict()["digest"]}
+    return {**state, "seed": seed, "digest": sampler.visits.to_dict()["digest"]}
 
 
 def load_state(
     state: dict[str, Any] | None, steps: int, sampler: Any, optimizer: Any, tensors: dict[str, torch.Tensor]
 ) -> None:
     """Bring a freshly prepared run to the step of the checkpoint."""
-    if state is None or not isinstance(sampler, OrderedBatches):
+    if state is None:
         return
-    if isinstance(sampler.order, OwnOrder):
-        sampler.order = OwnOrder(sampler.size, sampler.participation, sampler.steps, int(state["seed"]))
-    sampler.return_to(steps, state["digest"])
+    if isinstance(sampler, OrderedBatches):
+        if isinstance(sampler.order, OwnOrder):
+            sampler.order = OwnOrder(sampler.size, sampler.participation, sampler.steps, int(state["seed"]))
+        sampler.return_to(steps, state["digest"])
     optimizer.start_stream(int(state["key"]))
     if optimizer.keeps_private_sums:
         arrays = [tensors[name].clone() for name in sorted(tensors) if name.startswith("stream.")]
@@ -84,6 +108,8 @@ def claims(plan: Plan, sampler: Any) -> dict[str, Any]:
     """What a receipt says about adjacency and sampling."""
     if plan.correlation is None:
         return {"adjacency": "add or remove one example", "sampler": "poisson"}
+    if isinstance(sampler, CyclicSampler):  # its coins are secret: nothing of them is written
+        return {"adjacency": ADJACENCY, "sampler": f"poisson within each of {sampler.groups} groups in turn"}
     return {"adjacency": ADJACENCY, "sampler": f"{sampler.to_dict()['order']} order", "visits": sampler.to_dict()}
 
 
@@ -96,7 +122,9 @@ def differences(receipt: dict[str, Any], plan: Plan, ledger: Any) -> list[str]:
         found.append("the ledger has another correlation than the plan")
     if receipt["adjacency"] != ADJACENCY:
         found.append(f"it claims the adjacency {receipt['adjacency']!r}; correlated noise has {ADJACENCY!r}")
-    visits, participation = receipt["visits"], plan.correlation.participation
+    if isinstance(plan.correlation.participation, CyclicPoisson):
+        return found
+    visits, participation = receipt["visits"], plan.correlation.order
     if visits["steps"] != receipt["steps"]:
         found.append(f"it visited {visits['steps']} batches in {receipt['steps']} steps")
     if visits["largest_count"] > participation.epochs:
