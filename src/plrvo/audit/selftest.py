@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def self_test(noise: Noise, seed: int | None = None, scale: float = 1.0) -> dict
         outcomes[f"mechanism_{mode}"] = Outcome("mechanism", mode, "consistent", few.judge(scores, exact))
         release = many.release(exact, None if seed is None else seed + 1)
         table = _learn(release, round(800 * scale), many.work.dimension)
-        scores = _scores(release, lambda y, table=table: table[_last_bits(y)], round(1600 * scale), many.work.dimension)
+        scores = _scores(release, partial(_weigh, table), round(1600 * scale), many.work.dimension)
         expected = "consistent" if exact else "refuted"
         outcomes[f"low_bits_{mode}"] = Outcome("low_bits", mode, expected, many.judge(scores, exact))
     return outcomes
@@ -83,7 +84,7 @@ class _Setting:
 
     def __init__(self, unit: Noise, width: float, work: Workload, delta: float) -> None:
         self.noise, self.work, self._delta = unit.scaled(width * work.clip), work, delta
-        self.grid = on_grid(Plan.certify(self.noise, work, delta)).noise
+        self.grid: Any = on_grid(Plan.certify(self.noise, work, delta)).noise
         self._cells = math.floor(0.9 * work.clip / math.sqrt(work.dimension) / self.grid.cell)
         self.g = np.float32(self._cells * self.grid.cell)  # the same number in both modes, and exact in both
 
@@ -145,6 +146,10 @@ def _learn(release: Release, runs: int, dimension: int) -> NDArray[np.float64]:
             kinds = _last_bits(release(present, min(rows, runs - start)))
             counts[int(present)] += np.bincount(kinds.ravel(), minlength=_CELLS)
     return np.log(counts[1] / counts[0])
+
+
+def _weigh(table: NDArray[np.float64], y: Singles) -> NDArray[np.float64]:
+    return table[_last_bits(y)]
 
 
 def _last_bits(y: Singles) -> NDArray[np.int32]:

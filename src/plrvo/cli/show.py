@@ -115,5 +115,6 @@ def _visits(correlation: Correlation, steps: int) -> str:
 
 
 def _describe(noise: Noise) -> str:
-    parameters = ", ".join(f"{key}={value}" for key, value in noise.to_dict().items() if key != "noise")
-    return f"{noise.kind} noise ({parameters})"
+    base = noise.before_rounding
+    parameters = ", ".join(f"{key}={value}" for key, value in base.to_dict().items() if key != "noise")
+    return f"{base.kind} noise ({parameters})" + (f" on a grid of width {noise.cell:.4g}" if noise.cell else "")

@@ -312,7 +312,7 @@ def train(
     if plan is None:
         plan = _plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared, how)
     plan = on_grid(plan, grid) if exact else plan
-    work, kind = plan.workload, plan.noise.kind
+    work, kind = plan.workload, plan.noise.before_rounding.kind
     if not as_json:
         show.bracket_table(plan.noise, work, plan.bracket, how)
     try:
