@@ -9,7 +9,18 @@ import platform
 import sys
 from pathlib import Path
 
-GROUPS = ("accounting", "audit", "design", "ftrl", "imports", "sampling", "text", "training", "growth")
+GROUPS = (
+    "accounting",
+    "audit",
+    "design",
+    "exact",
+    "ftrl",
+    "imports",
+    "sampling",
+    "text",
+    "training",
+    "growth",
+)
 RESULTS = Path(__file__).with_name("results.json")
 
 

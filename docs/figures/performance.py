@@ -13,6 +13,8 @@ PAGE, IMAGES = ROOT / "docs" / "performance.md", ROOT / "docs" / "images"
 NAMES = {
     "training": "Training steps",
     "sampling": "Drawing noise",
+    "exact": "Exact noise",
+    "exact": "Exact noise",
     "text": "Text",
     "ftrl": "Correlated noise",
     "accounting": "Accounting",

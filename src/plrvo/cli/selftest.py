@@ -64,7 +64,7 @@ def selftest(
         )
         return int(not passed)
     table = Table(title=f"Attacks on the certified epsilon, {noise.value} noise")
-    for heading in ("attack", "arithmetic", "delta", "certified", "attacked", "verdict", "expected"):
+    for heading in ("attack", "numbers", "delta", "certified", "shown", "verdict", "expected"):
         table.add_column(heading)
     for outcome in outcomes.values():
         table.add_row(
