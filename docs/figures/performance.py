@@ -14,7 +14,6 @@ NAMES = {
     "training": "Training steps",
     "sampling": "Drawing noise",
     "exact": "Exact noise",
-    "exact": "Exact noise",
     "text": "Text",
     "ftrl": "Correlated noise",
     "accounting": "Accounting",

@@ -5,24 +5,36 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from plrvo.validate import InvalidArgument
 
+_LARGEST_JSON = 1 << 26  # bytes: plans and receipts have a few thousand
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write to a temporary file beside `path`, flush it to disk, and rename it into place."""
+
+def write_bytes(path: Path, content: bytes, *, secret: bool = False) -> None:
+    """Write to a temporary file beside `path`, flush it to disk, and rename it into place.
+
+    Others may read it as they may read any new file of the user, or not at all if it is `secret`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with beside.open("xb") as file:  # with the permissions that any new file of the user has
+        # Not Path.open, which takes no opener.
+        with open(beside, "xb", opener=_for_the_owner if secret else None) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except BaseException:
+        _sync_folder(path.parent)
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from None  # a full disk names no file
         raise
 
 
@@ -32,10 +44,90 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, argument: str, expected: str) -> Any:
-    """The document in `path`; a missing or broken file is bad input of `argument`."""
+    """The document in `path`; a missing or broken file is bad input of `argument`.
+
+    So are a document with a word that JSON does not have (NaN), a key that comes twice, of which readers differ which
+    one counts, and a size or a depth that no file of ours has.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_JSON + 1)
     except OSError as error:
         raise InvalidArgument(argument, str(path), f"{expected} ({error.strerror})") from None
+    if len(content) > _LARGEST_JSON:
+        raise InvalidArgument(argument, str(path), f"{expected} (the file has more than {_LARGEST_JSON:,} bytes)")
+    try:
+        return parse_json(content)
     except ValueError:
         raise InvalidArgument(argument, str(path), f"{expected} (the file is not JSON)") from None
+
+
+def parse_json(content: bytes | str) -> Any:
+    """The document, or ValueError.
+
+    >>> parse_json('{"delta": 1e-5, "delta": 1e-9}')
+    Traceback (most recent call last):
+        ...
+    ValueError: a key comes twice
+    """
+    try:
+        return json.loads(content, parse_constant=_no_constant, object_pairs_hook=_each_key_once)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+@contextmanager
+def locked(path: Path, argument: str) -> Iterator[None]:
+    """Hold the lock file `path`; while another process holds it, that is bad input of `argument`.
+
+    The operating system gives the lock back when its holder ends, however it ends: a killed process blocks nobody. The
+    file itself stays, since to delete it would let two processes lock two files of the same name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        try:
+            _lock(file.fileno())
+        except OSError:
+            raise InvalidArgument(
+                argument, str(path.parent), "a place that no other process works on; wait for it, or take another place"
+            ) from None
+        yield
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last through a loss of power, where folders can be flushed."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found

@@ -14,7 +14,8 @@ WORKER = Path(__file__).with_name("two_process_worker.py")
 
 
 def run(processes: int, mode: str, noise: str, out: Path) -> dict[str, torch.Tensor]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     command = [sys.executable, str(WORKER), mode, noise, str(out)]
     if processes > 1:
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]

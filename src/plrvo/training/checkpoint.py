@@ -1,6 +1,9 @@
 """One file that holds everything a run needs to go on: tensors and JSON in a safetensors file, never a pickle.
 
 The file carries a digest of its content, so that a flipped bit or a cut file is refused instead of continued from.
+
+It is secret: with the state of the noise's generator anyone can compute the noise of the steps to come, and of those
+before. Only its owner may read it, and once no step is left it holds no generator any more.
 """
 
 from __future__ import annotations
@@ -33,13 +36,18 @@ _FORMAT = 1
 
 def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, extra: Any) -> None:
     """Write the state of a run."""
+    if engine.draws_ahead:
+        raise InvalidArgument(
+            "num_workers", "workers", "0 in a run that keeps checkpoints: workers draw batches ahead of the steps"
+        )
     tensors: dict[str, torch.Tensor] = {}
     optimizer_state = _flatten(optimizer.state_dict(), "optimizer", tensors)
     for name, tensor in _bare(module).state_dict().items():
         tensors[f"module.{name}"] = tensor
     tensors["generator.global"] = torch.get_rng_state()  # dropout draws from it
-    tensors["generator.noise"] = _stream_state(optimizer.generator)
-    if isinstance(engine.sampler, PoissonSampler):
+    if engine.sampler is None or engine.sampler.remaining:
+        tensors["generator.noise"] = _stream_state(optimizer.generator)
+    if isinstance(engine.sampler, PoissonSampler) and engine.sampler.remaining:
         tensors["generator.sample"] = _stream_state(engine.sampler.generator)
     record = {
         "format": _FORMAT,
@@ -53,7 +61,7 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
     }
     # Tied weights share memory, which safetensors refuses; copies are equal, and loading ties them again.
     content = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
-    write_bytes(path, _pack(content, record))
+    write_bytes(path, _pack(content, record), secret=True)
 
 
 def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -> Any:
@@ -71,12 +79,14 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
             "resume", str(path), f"a checkpoint of this model ({' '.join(str(error).split())})"
         ) from None
     torch.set_rng_state(tensors["generator.global"])
-    _set_stream_state(optimizer.generator, tensors["generator.noise"])
+    if "generator.noise" in tensors:
+        _set_stream_state(optimizer.generator, tensors["generator.noise"])
     optimizer.steps_taken = record["steps_taken"]
     engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
     ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
     if isinstance(engine.sampler, PoissonSampler):
-        _set_stream_state(engine.sampler.generator, tensors["generator.sample"])
+        if "generator.sample" in tensors:
+            _set_stream_state(engine.sampler.generator, tensors["generator.sample"])
         engine.sampler.remaining = record["remaining"]
     return record["extra"]
 

@@ -83,6 +83,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.plan = plan
         self.postprocess = postprocess
         self.sampler: PoissonSampler | OrderedBatches | None = None
+        self.draws_ahead = False  # whether workers draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
         if plan is not None:
             self.accountant.ledger = plan.empty_ledger()
@@ -285,15 +286,19 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
+        self.draws_ahead = loader.num_workers > 0
         plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths)
         else:
+            generator = generator or _from_the_operating_system()
+            if distributed:
+                _as_in_the_first_process(generator)
             self.sampler = PoissonSampler(
                 size=size,
                 sample_rate=plan.workload.sample_rate,
                 steps=plan.workload.steps,
-                generator=generator or _from_the_operating_system(),
+                generator=generator,
                 rank=torch.distributed.get_rank() if distributed else 0,
                 processes=torch.distributed.get_world_size() if distributed else 1,
                 lengths=lengths,
@@ -306,6 +311,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
             batch_sampler=self.sampler,
             collate_fn=CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1)),
             num_workers=loader.num_workers,
+            # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws from:
+            # a resumed run starts its loader once more, and must repeat its steps all the same.
+            generator=loader.generator if self.draws_ahead else torch.Generator(),
             pin_memory=loader.pin_memory,
             worker_init_fn=loader.worker_init_fn,
             persistent_workers=loader.persistent_workers,
@@ -343,6 +351,13 @@ def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool)
 
 def _trainable(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def _as_in_the_first_process(generator: torch.Generator) -> None:
+    """Give every process the first one's state: batches drawn apart could hold an example twice, at twice the clip."""
+    state = generator.get_state()
+    torch.distributed.broadcast(state, src=0)
+    generator.set_state(state)
 
 
 def _from_the_operating_system() -> torch.Generator:

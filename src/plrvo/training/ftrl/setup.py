@@ -79,7 +79,8 @@ def save_state(sampler: Any, optimizer: Any, tensors: dict[str, torch.Tensor]) -
         return None
     if optimizer.keeps_private_sums:
         tensors.update({f"stream.{i:04}": array for i, array in enumerate(optimizer.noise_stream.state())})
-    state: dict[str, Any] = {"key": str(optimizer.noise_key)}
+    # A finished run needs no noise, and its file may get about.
+    state: dict[str, Any] = {"key": str(optimizer.noise_key if sampler.remaining else 0)}
     if isinstance(sampler, CyclicSampler):
         return state
     seed = str(sampler.order.seed) if isinstance(sampler.order, OwnOrder) else None
