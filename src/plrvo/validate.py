@@ -17,17 +17,37 @@ class InvalidArgument(ValueError):
     """
 
     def __init__(self, argument: str, value: object, expected: str) -> None:
-        super().__init__(f"{argument}={value!r}: expected {expected}")
+        super().__init__(f"{argument}={shortened(value)}: expected {expected}")
         self.argument = argument
         self.value = value
         self.expected = expected
 
 
+def shortened(value: object) -> str:
+    """The value as Python writes it, or the ends of it: a file can hold a number of a million digits.
+
+    >>> shortened("plan.json"), len(shortened([0] * 10**6))
+    ("'plan.json'", 203)
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # whole numbers of more than 4,300 digits, lists in lists in lists
+        return f"a {type(value).__name__} that is too large to show"
+    return text if len(text) <= 400 else f"{text[:150]}...{text[-50:]}"
+
+
 def number(expected: str = "a number", **arguments: Any) -> None:
-    """A real number, and not NaN."""
+    """A real number, and not NaN, nor a whole number that no float comes near."""
     for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(_as_float(value)):
             raise InvalidArgument(name, value, expected)
+
+
+def _as_float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def positive(**arguments: Any) -> None:
@@ -67,6 +87,19 @@ def rate(**arguments: Any) -> None:
     for name, value in arguments.items():
         if not 0 < value <= 1:
             raise InvalidArgument(name, value, "a number in (0, 1]")
+
+
+def native(instance: Any) -> None:
+    """Make Python's own numbers of the NumPy scalars in a frozen dataclass, so that it can be written as JSON."""
+    for name, value in list(vars(instance).items()):
+        if isinstance(value, tuple):
+            object.__setattr__(instance, name, tuple(map(_native, value)))
+        elif _native(value) is not value:
+            object.__setattr__(instance, name, _native(value))
+
+
+def _native(value: Any) -> Any:
+    return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
 
 
 def truth_value(**arguments: Any) -> None:

@@ -16,6 +16,7 @@ from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 from plrvo.noise.serial import noise_from_dict
+from plrvo.validate import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,16 @@ class Ledger:
 
     @staticmethod
     def from_list(items: Sequence[Mapping[str, Any]]) -> Ledger:
-        return Ledger(tuple((noise_from_dict(item["noise"]), Workload(**item["workload"])) for item in items))
+        """The ledger that `to_list` described."""
+        if not isinstance(items, (list, tuple)):
+            raise InvalidArgument("ledger", items, "a list of entries")
+        return Ledger(tuple(_entry(item) for item in items))
+
+
+def _entry(item: Any) -> Entry:
+    if not isinstance(item, Mapping) or item.keys() != {"noise", "workload"}:
+        raise InvalidArgument("ledger", item, "entries with the keys noise and workload, and no others")
+    return noise_from_dict(item["noise"]), Workload.from_dict(item["workload"])
 
 
 def epsilon(noise: Noise, work: Workload, delta: float) -> Epsilon:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from plrvo import validate
@@ -29,6 +30,16 @@ class Workload:
         validate.rate(sample_rate=self.sample_rate)
         validate.positive_integer(steps=self.steps, dimension=self.dimension)
         validate.positive(clip=self.clip)
+        validate.native(self)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> Workload:
+        """The workload that `to_dict` described."""
+        names = [field.name for field in fields(Workload)]
+        known = set(description) if isinstance(description, Mapping) else None  # files hold anything
+        if known != set(names):
+            raise validate.InvalidArgument("workload", description, "the keys " + ", ".join(names))
+        return Workload(**description)

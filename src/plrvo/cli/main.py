@@ -16,7 +16,7 @@ from plrvo.cli.options import option_name
 from plrvo.cli.selftest import selftest
 from plrvo.cli.train import train
 from plrvo.cli.verify import verify
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, shortened
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[
     1
@@ -74,7 +74,9 @@ def _usage_message(error: Exception) -> str:
 
 
 def _shown(value: object) -> str:
-    return "(missing)" if value is None else str(value)
+    if value is None:
+        return "(missing)"
+    return value if isinstance(value, str) else shortened(value)
 
 
 def _refuse(message: str, code: int = 2) -> int:

@@ -76,12 +76,14 @@ class Plan:
         try:
             if description["plan"] != 1:
                 raise InvalidArgument("plan", description["plan"], "version 1")
-            noise, workload = noise_from_dict(description["noise"]), Workload(**description["workload"])
+            noise, workload = noise_from_dict(description["noise"]), Workload.from_dict(description["workload"])
             correlated = description.get("correlation")
             correlation = None if correlated is None else Correlation.from_dict(correlated)
             plan = Plan.certify(noise, workload, description["delta"], description["epsilon"], correlation)
             claimed = float(description["epsilon_certified"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
             raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
         if plan.bracket.certified > claimed * (1 + 1e-9):
             raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified:.6g}")

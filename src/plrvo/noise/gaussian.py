@@ -24,6 +24,7 @@ class Gaussian(Noise):
 
     def __post_init__(self) -> None:
         validate.positive(sigma=self.sigma)
+        validate.native(self)
 
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         values = sampling.normal(shape, generator, dtype)

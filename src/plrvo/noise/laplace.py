@@ -46,6 +46,7 @@ class Laplace(Noise):
 
     def __post_init__(self) -> None:
         validate.positive(b=self.b)
+        validate.native(self)
 
     def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
         return sampling.signed(sampling.laplace_size(self.b), shape, generator, dtype)

@@ -187,6 +187,7 @@ class PLRV(_Mixture):
         if not isinstance(self.seed, Seed):
             raise validate.InvalidArgument("seed", self.seed, "a Seed, for example GammaSeed(k=60_000, theta=1e-5)")
         validate.truth_value(shared=self.shared)
+        validate.native(self)
 
     @property
     def _seed(self) -> Seed:
@@ -218,6 +219,7 @@ class GammaPLRV(_Mixture):
     def __post_init__(self) -> None:
         validate.positive(k=self.k, theta=self.theta)
         validate.truth_value(shared=self.shared)
+        validate.native(self)
 
     @cached_property
     def _seed(self) -> GammaSeed:

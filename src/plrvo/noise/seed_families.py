@@ -27,6 +27,7 @@ class UniformSeed(Seed):
         validate.positive(high=self.high)
         if self.high <= self.low:
             raise validate.InvalidArgument("high", self.high, f"a number above low={self.low}")
+        validate.native(self)
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
         # u = middle + half * v with v uniform on [-1, 1]: K_v(y) = log(sinh(y)/y), by its series near 0.
@@ -96,6 +97,7 @@ class TruncatedNormalSeed(Seed):
             raise validate.InvalidArgument("mean_before", self.mean_before, "a finite number")
         validate.positive(std=self.std)
         validate.non_negative(low=self.low)
+        validate.native(self)
 
     @property
     def _cut(self) -> float:
@@ -162,6 +164,7 @@ class WeibullSeed(Seed):
 
     def __post_init__(self) -> None:
         validate.positive(shape=self.shape, scale=self.scale)
+        validate.native(self)
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
         t = np.asarray(t, dtype=float) * self.scale

@@ -149,6 +149,7 @@ class GammaSeed(_GammaFamily):
 
     def __post_init__(self) -> None:
         validate.positive(k=self.k, theta=self.theta)
+        validate.native(self)
 
     @property
     def _shape(self) -> float:
@@ -171,6 +172,7 @@ class ExponentialSeed(_GammaFamily):
 
     def __post_init__(self) -> None:
         validate.positive(scale=self.scale)
+        validate.native(self)
 
     @property
     def _shape(self) -> float:
@@ -194,6 +196,7 @@ class ChiSquaredSeed(_GammaFamily):
 
     def __post_init__(self) -> None:
         validate.positive(degrees=self.degrees, scale=self.scale)
+        validate.native(self)
 
     @property
     def _shape(self) -> float:
@@ -222,6 +225,7 @@ class SumSeed(Seed):
             raise validate.InvalidArgument("weights", self.weights, f"one weight for each of {len(self.seeds)} seeds")
         for weight in self.weights:
             validate.positive(weights=weight)
+        validate.native(self)
 
     @property
     def draws(self) -> int:  # type: ignore[override]
