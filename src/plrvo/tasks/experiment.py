@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,20 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from plrvo.design import Plan
-from plrvo.files import write_bytes
+from plrvo.files import locked, write_bytes
 from plrvo.noise import GridNoise, Keystream
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
+from plrvo.training.diagnostics import FILE as UNSAFE
+from plrvo.training.diagnostics import Diagnostics
+from plrvo.training.journal import Journal, reconcile, weights_digest
 from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.training.receipt import make_receipt, write_receipt
 from plrvo.validate import InvalidArgument
 
 CHECKPOINT, WEIGHTS, METRICS, RECEIPT = "checkpoint.safetensors", "model.safetensors", "metrics.jsonl", "receipt.json"
-
+JOURNAL, LOCK = "journal.jsonl", ".lock"
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "linear")
@@ -50,6 +54,7 @@ class Settings:
     checkpoint_every: int = 50
     resume: bool = False
     seed: int | None = None
+    unsafe_diagnostics: bool = False  # write what is known of private examples before the noise
 
     def check(self) -> None:
         """Refuse what would fail after work has been done, or would overwrite another run."""
@@ -59,8 +64,9 @@ class Settings:
     @property
     def fixed(self) -> dict[str, Any]:
         """What a resumed run must have in common with the one that it continues."""
-        names = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "clipping", "postprocess")
-        return {name: getattr(self, name) for name in (*names, "grad_sample_mode", "expected_batch_size")}
+        names = "learning_rate optimizer momentum weight_decay schedule clipping postprocess grad_sample_mode "
+        names += "expected_batch_size seed unsafe_diagnostics"
+        return {name: getattr(self, name) for name in names.split()}
 
     def rate_at(self, steps: int) -> Callable[[int], float]:
         """The learning rate by the number of steps taken, for a run of `steps`: a linear one would end at zero."""
@@ -83,7 +89,7 @@ def check_folder(out: Path, resume: bool) -> None:
         raise InvalidArgument("out", str(out), "a folder, not a file")
     if resume and not (out / CHECKPOINT).exists():
         raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
-    if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT)):
+    if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT, JOURNAL)):
         raise InvalidArgument("out", str(out), "a new folder, or --resume: this one holds a run")
 
 
@@ -142,58 +148,108 @@ def run_private(
         sample_generator=_keystream(settings.seed, "batches") if exact else streams.batches,
     )
     model, optimizer, *criterion, loader = prepared
-    history: list[dict[str, Any]] = []
-    checkpoint, observer, observed = settings.out / CHECKPOINT, task.observer, None
-    if settings.resume:
-        state = engine.load_checkpoint(path=checkpoint, module=model, optimizer=optimizer)
-        history, observed = state["history"], state.get("observed")
-        for name, value in {**settings.fixed, "task": task.description}.items():
+    with _alone(settings) if chief else nullcontext():
+        work = _Work(task, module, plan, settings, engine, model, optimizer, chief)
+        history = work.begin()
+        run = Run(
+            module=model,
+            optimizer=optimizer,
+            loader=loader,
+            loss=criterion[0] if criterion else task.loss,
+            evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == plan.workload.steps),
+            epsilon=lambda: engine.get_epsilon(plan.delta),
+            steps=plan.workload.steps,
+            save=work.save,
+            permits=work.permits,
+            evaluate_every=settings.evaluate_every,
+            checkpoint_every=settings.checkpoint_every,
+            physical_batch=settings.physical_batch,
+            learning_rate=settings.rate_at(plan.workload.steps),
+            watch=watch if chief else None,
+            diagnose=work.diagnostics,
+            step=optimizer.steps_taken,
+            history=history,
+        )
+        train(run)
+        if not work.receipt:  # resumed after the last step: nothing was left to do
+            work.permits(run.step, True)
+            work.save(run.history)
+        return work.receipt
+
+
+@dataclass
+class _Work:
+    """What a private run keeps in its folder, and what it takes up again from there."""
+
+    task: Task
+    module: nn.Module
+    plan: Plan
+    settings: Settings
+    engine: PrivacyEngine
+    model: Any  # the module, as the engine wrapped it
+    optimizer: Any
+    chief: bool
+    receipt: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = self.settings.out / CHECKPOINT
+        self.journal = Journal.open(self.settings.out / JOURNAL)
+        unsafe = self.settings.unsafe_diagnostics and self.chief
+        self.diagnostics = Diagnostics(self.settings.out / UNSAFE) if unsafe else None
+        self.fixed = {**self.settings.fixed, "task": self.task.description}
+
+    def begin(self) -> list[dict[str, Any]]:
+        """The metrics so far. A new run writes its random streams down before its first step."""
+        observer = self.task.observer
+        if not self.settings.resume:
+            if observer is not None:
+                observer.begin(self.optimizer, self.plan, None)
+            self._write_checkpoint([])
+            return []
+        state = self.engine.load_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer)
+        for name, value in self.fixed.items():
             if state["fixed"].get(name) != value:
                 raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
-    if observer is not None:
-        observer.begin(optimizer, plan, observed)
-    receipts: list[dict[str, Any]] = []
+        reconcile(self.journal, state["journal"])
+        if observer is not None:
+            observer.begin(self.optimizer, self.plan, state["observed"])
+        history: list[dict[str, Any]] = state["history"]
+        return history
 
-    def save(metrics: list[dict[str, Any]]) -> None:
-        if not chief:
+    def permits(self, step: int, wanted: bool) -> bool:
+        """Whether results of this step may be seen; every process but the chief is blind."""
+        trainable = (p for p in self.module.parameters() if p.requires_grad)
+        return self.journal.permits(step, wanted, lambda: weights_digest(trainable)) if self.chief else wanted
+
+    def save(self, metrics: list[dict[str, Any]]) -> None:
+        """Checkpoint, weights, metrics and receipt, in this order: the receipt is true of the weights beside it."""
+        if not self.chief:
+            return
+        out, task, steps = self.settings.out, self.task, self.optimizer.steps_taken
+        self._write_checkpoint(metrics)
+        write_bytes(out / WEIGHTS, save_tensors(_weights(task.released(self.module))))
+        write_history(out / METRICS, metrics)
+        if self.diagnostics is not None:
+            self.diagnostics.write()
+        audit = None
+        if task.observer is not None and steps == self.plan.workload.steps:
+            audit = task.observer.conclude(self.module, self.engine.get_epsilon(self.plan.delta))
+        how = _how(self.settings, self.engine.grad_sample_mode, self.optimizer, metrics)
+        self.receipt = make_receipt(
+            self.engine, self.optimizer, out / WEIGHTS, task.description, how, audit, self.journal
+        )
+        write_receipt(out / RECEIPT, self.receipt)
+
+    def _write_checkpoint(self, metrics: list[dict[str, Any]]) -> None:
+        if not self.chief:
             return
         extra = {
             "history": metrics,
-            "fixed": {**settings.fixed, "task": task.description},
-            "observed": None if observer is None else observer.state(),
+            "fixed": self.fixed,
+            "observed": None if self.task.observer is None else self.task.observer.state(),
+            "journal": self.journal.summary(),
         }
-        engine.save_checkpoint(path=checkpoint, module=model, optimizer=optimizer, extra=extra)
-        write_bytes(settings.out / WEIGHTS, save_tensors(_weights(task.released(module))))
-        write_history(settings.out / METRICS, metrics)
-        audit = None
-        if observer is not None and optimizer.steps_taken == plan.workload.steps:
-            audit = observer.conclude(module, engine.get_epsilon(plan.delta))
-        how = _how(settings, engine.grad_sample_mode, optimizer, metrics)
-        receipt = make_receipt(engine, optimizer, settings.out / WEIGHTS, task.description, how, audit)
-        write_receipt(settings.out / RECEIPT, receipt)
-        receipts[:] = [receipt]
-
-    run = Run(
-        module=model,
-        optimizer=optimizer,
-        loader=loader,
-        loss=criterion[0] if criterion else task.loss,
-        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == plan.workload.steps),
-        epsilon=lambda: engine.get_epsilon(plan.delta),
-        steps=plan.workload.steps,
-        save=save,
-        evaluate_every=settings.evaluate_every,
-        checkpoint_every=settings.checkpoint_every,
-        physical_batch=settings.physical_batch,
-        learning_rate=settings.rate_at(plan.workload.steps),
-        watch=watch if chief else None,
-        step=optimizer.steps_taken,
-        history=history,
-    )
-    train(run)
-    if chief and not receipts:  # resumed after the last step: nothing was left to do
-        save(run.history)
-    return receipts[0] if receipts else {}
+        self.engine.save_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer, extra=extra)
 
 
 def run_plain(
@@ -236,7 +292,16 @@ def run_plain(
         learning_rate=settings.rate_at(steps),
         watch=watch,
     )
-    return train(run)
+    with _alone(settings):
+        return train(run)
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Nobody else works on the folder meanwhile."""
+    with locked(settings.out / LOCK, "out"):
+        settings.check()  # once more: another process may have been quicker
+        yield
 
 
 def _metrics(task: Task, module: nn.Module, settings: Settings, last: bool) -> Metrics:
@@ -259,6 +324,7 @@ def _how(settings: Settings, mode: str | None, optimizer: Any, metrics: list[dic
         "weight_decay": settings.weight_decay,
         "schedule": settings.schedule,
         "randomness": seeded,
+        "unsafe_diagnostics": settings.unsafe_diagnostics,
         "metrics": metrics[-1] if metrics else None,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,8 @@ from typing import Any, Protocol
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
-from plrvo.files import write_bytes
+from plrvo.files import parse_json, write_bytes
+from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
 
@@ -23,6 +25,13 @@ class Watcher(Protocol):
     """What a progress bar needs to know."""
 
     def __call__(self, step: int, steps: int, metrics: Metrics) -> None: ...
+
+
+class Diagnoser(Protocol):
+    """What `plrvo.training.diagnostics` hears of private examples."""
+
+    def part(self, examples: int, loss: float) -> None: ...
+    def step(self, step: int) -> None: ...
 
 
 @dataclass
@@ -37,10 +46,12 @@ class Run:
     epsilon: Callable[[], float | None]
     steps: int
     save: Callable[[Any], None] | None = None  # called with the metrics so far
+    permits: Callable[[int, bool], bool] | None = None  # may results of a step be seen, if wanted: `training.journal`
     evaluate_every: int = 50
     checkpoint_every: int = 50
     physical_batch: int | None = None
     watch: Watcher | None = None
+    diagnose: Diagnoser | None = None  # sees private quantities: only where the user insists
     learning_rate: Callable[[int], float] | None = None  # by the number of steps taken; None leaves the optimizer's own
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -69,20 +80,29 @@ def train(run: Run) -> list[dict[str, Any]]:
             if run.learning_rate:
                 set_learning_rate(run.optimizer, run.learning_rate(run.step))
             run.optimizer.zero_grad()
-            run.loss(forward(run.module, moved(inputs, device)), moved(targets, device)).backward()
+            loss = run.loss(forward(run.module, moved(inputs, device)), moved(targets, device))
+            loss.backward()
+            if run.diagnose:
+                run.diagnose.part(len(targets), float(loss))
             run.optimizer.step()
             # A virtual batch takes several passes for one step; the optimizer counts the steps.
             run.step = run.optimizer.steps_taken
             if run.step == before:
                 continue
-            last = run.step == run.steps
-            if last or run.step % run.evaluate_every == 0:
+            if run.diagnose:
+                run.diagnose.step(run.step)
+            last, stopped = run.step == run.steps, stop()
+            evaluated = last or run.step % run.evaluate_every == 0
+            kept = last or stopped or run.step % run.checkpoint_every == 0
+            if run.permits and not run.permits(run.step, evaluated or kept):
+                evaluated = kept = False
+            if evaluated:
                 _record(run)
             if run.watch:
                 run.watch(run.step, run.steps, run.history[-1] if run.history else {})
-            if run.save and (last or stop() or run.step % run.checkpoint_every == 0):
+            if run.save and kept:
                 run.save(run.history)
-            if stop() and not last:
+            if stopped and not last:
                 raise Interrupted
     return run.history
 
@@ -114,6 +134,10 @@ def _record(run: Run) -> None:
     with torch.no_grad():
         metrics = run.evaluate()
     run.module.train()
+    for name, value in metrics.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            rate = run.optimizer.param_groups[0]["lr"]
+            raise InvalidArgument("lr", rate, f"a rate at which training does not diverge: {name} is {value}")
     epsilon = run.epsilon()
     run.history.append({"step": run.step, **metrics, **({} if epsilon is None else {"epsilon_certified": epsilon})})
 
@@ -153,7 +177,15 @@ def _stop_requested() -> Iterator[Callable[[], bool]]:
 
 def read_history(path: Path) -> list[dict[str, Any]]:
     """The metrics that `write_history` wrote."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        rows = [parse_json(line) for line in path.read_bytes().splitlines()]
+    except OSError as error:
+        raise InvalidArgument("metrics", str(path), f"the metrics of a run ({error.strerror})") from None
+    except ValueError:
+        raise InvalidArgument("metrics", str(path), "the metrics of a run, a JSON object in every line") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise InvalidArgument("metrics", str(path), "the metrics of a run, a JSON object in every line")
+    return rows
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:

@@ -21,6 +21,7 @@ from plrvo.design import Plan
 from plrvo.files import read_json, write_json
 from plrvo.noise import GridNoise, Noise
 from plrvo.training.ftrl import setup as ftrl
+from plrvo.training.journal import Journal, unreconciled
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ def make_receipt(
     task: dict[str, Any],
     run: dict[str, Any],
     audit: dict[str, Any] | None = None,
+    journal: Journal | None = None,
 ) -> dict[str, Any]:
     """Plain data. `task` says what was trained on what; `run` how (clipping, sampler, divisor, randomness, metrics).
 
-    `audit` is what an attack on the run found, if there was one.
+    `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released.
     """
     plan = engine.plan
     if plan is None:
@@ -65,6 +67,7 @@ def make_receipt(
         "weights": {"file": weights.name, "sha256": file_digest(weights)},
         "versions": _versions(),
         "audit": audit,
+        "journal": None if journal is None else journal.summary(),
     }
     return {**receipt, "digest": _digest(receipt)}
 
@@ -115,6 +118,8 @@ def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
         found.append(f"it claims {receipt.get('group')} for a group; recomputed, it is {group}")
     if plan.epsilon is not None and receipt["epsilon"]["certified"] > plan.epsilon:
         found.append(f"certified epsilon {receipt['epsilon']['certified']} exceeds the budget {plan.epsilon}")
+    if receipt.get("journal") is not None:
+        found += unreconciled(folder, receipt["journal"], ledger.steps)
     weights = folder / Path(receipt["weights"]["file"]).name
     if not weights.is_file():
         found.append(f"the weights {weights.name} are not beside the receipt")
