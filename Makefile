@@ -22,7 +22,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test lint bench docs clean
+.PHONY: help run test lint bench torture fuzz docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ lint: $(STAMP)-dev ## check style, types and the direction of imports
 
 bench: $(STAMP)-dev ## run the side-by-side measurements
 	$(BIN)/python -m benchmarks
+
+torture: $(STAMP)-dev ## kill, fill disks and damage files, at least 500 times; writes results/torture.json
+	$(TEST_ENV) $(BIN)/python -m torture --kills 500 --corruptions 40 --out results/torture.json
 
 docs: $(STAMP)-dev ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -80,18 +80,32 @@ def parse_json(content: bytes | str) -> Any:
 def locked(path: Path, argument: str) -> Iterator[None]:
     """Hold the lock file `path`; while another process holds it, that is bad input of `argument`.
 
-    The operating system gives the lock back when its holder ends, however it ends: a killed process blocks nobody. The
-    file itself stays, since to delete it would let two processes lock two files of the same name.
+    The operating system gives the lock back when its holder ends, however it ends: what a killed process leaves behind
+    is a file that blocks nobody.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        try:
-            _lock(file.fileno())
-        except OSError:
-            raise InvalidArgument(
-                argument, str(path.parent), "a place that no other process works on; wait for it, or take another place"
-            ) from None
-        yield
+    while True:
+        with path.open("ab+") as file:
+            try:
+                _lock(file.fileno())
+            except OSError:
+                place = "a place that no other process works on; wait for it, or take another place"
+                raise InvalidArgument(argument, str(path.parent), place) from None
+            if not _is_at(path, file.fileno()):
+                continue  # the holder before us took its file away between our opening and locking it
+            try:
+                yield
+            finally:
+                if sys.platform != "win32":  # where an open file cannot be removed
+                    path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 if sys.platform == "win32":

@@ -10,9 +10,9 @@ import importlib
 import io
 import json
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plrvo import validate
-from plrvo.files import write_bytes
+from plrvo.audit.arrays import read_arrays
+from plrvo.files import locked, parse_json, write_bytes
 from plrvo.validate import InvalidArgument
 
 Array = NDArray[np.float64]
@@ -63,8 +64,21 @@ def run_blocks(
     """The scores of `per_world` runs of each world, shape (2, per_world).
 
     With `state`, finished blocks are kept in that file (written whole or not at all) and not computed again. A state
-    of other settings is refused.
+    of other settings is refused, and so is one that another process works on.
     """
+    with nullcontext() if state is None else locked(state.with_name(f".{state.name}.lock"), "state"):
+        return _run_blocks(work, per_world, block_size, engine, settings, state, progress)
+
+
+def _run_blocks(
+    work: Work,
+    per_world: int,
+    block_size: int,
+    engine: Engine,
+    settings: Mapping[str, Any],
+    state: Path | None,
+    progress: Progress | None,
+) -> Array:
     settings = {**settings, "per_world": per_world, "block_size": block_size}
     scores = np.full((2, per_world), np.nan)
     if state is not None and state.exists():
@@ -162,11 +176,14 @@ def _save(path: Path, settings: Mapping[str, Any], scores: Array) -> None:
 
 
 def _load(path: Path, settings: Mapping[str, Any]) -> Array:
+    expected = "a state file of this audit, or none"
+    arrays = read_arrays(path, "state", expected)
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            known, scores = json.loads(str(file["settings"])), np.array(file["scores"], dtype=float)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
-        raise InvalidArgument("state", str(path), "a state file of this audit, or none") from None
+        known, scores = parse_json(str(arrays["settings"])), np.array(arrays["scores"], dtype=float)
+    except (ValueError, KeyError, TypeError):
+        raise InvalidArgument("state", str(path), expected) from None
+    if not isinstance(known, dict):
+        raise InvalidArgument("state", str(path), expected)
     wanted = json.loads(json.dumps(settings))
     different = sorted(key for key in wanted.keys() | known.keys() if wanted.get(key) != known.get(key))
     if different or scores.shape != (2, settings["per_world"]):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from plrvo import validate
 from plrvo.accounting import Workload
+from plrvo.audit.arrays import read_arrays
 from plrvo.validate import InvalidArgument
 
 MAX_SPREAD = 1 << 20  # spreading to shifts below a thousandth of the clip gains nothing that could be measured
@@ -84,10 +83,12 @@ class Canary:
     @staticmethod
     def from_file(path: Path, work: Workload) -> Canary:
         """A gradient saved by `numpy.save`."""
+        expected = "a file of numpy.save with plain numbers"
+        arrays = read_arrays(path, "canary_file", expected)
         try:
-            gradient = np.asarray(np.load(io.BytesIO(path.read_bytes()), allow_pickle=False), dtype=float)
-        except OSError as error:
-            raise InvalidArgument("canary_file", str(path), f"a file of numpy.save ({error.strerror})") from None
-        except (ValueError, TypeError, EOFError, zipfile.BadZipFile):
-            raise InvalidArgument("canary_file", str(path), "a file of numpy.save with plain numbers") from None
+            if arrays["array"].dtype.kind not in "fiu":
+                raise TypeError
+            gradient = np.asarray(arrays["array"], dtype=float)
+        except (ValueError, KeyError, TypeError):
+            raise InvalidArgument("canary_file", str(path), expected) from None
         return Canary.from_array(gradient, work)

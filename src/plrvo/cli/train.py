@@ -215,6 +215,14 @@ def train(
             rich_help_panel=_AUDIT,
         ),
     ] = CanaryKind.gradient,
+    unsafe_diagnostics: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-diagnostics",
+            help="Write batch sizes and training losses, which no guarantee covers; the receipt says so.",
+            rich_help_panel=_RUN,
+        ),
+    ] = False,
     as_json: options.JsonOption = False,
 ) -> int:
     """Train a preset task with a noise that certifies --epsilon, or with a noise that you give.
@@ -226,6 +234,7 @@ def train(
     Example: plrvo train digits --epsilon 2 --seed 0 --out runs/digits
     """
     from plrvo.tasks import catalog, experiment
+    from plrvo.training.diagnostics import WARNING
     from plrvo.training.loop import Interrupted, read_history
 
     experiment.check_folder(out, resume)  # before anything is loaded
@@ -301,8 +310,11 @@ def train(
         checkpoint_every=checkpoint_every,
         resume=resume,
         seed=seed,
+        unsafe_diagnostics=unsafe_diagnostics,
     )
     settings.check()
+    if unsafe_diagnostics:
+        print(f"plrvo: warning: {WARNING}", file=sys.stderr)
     if noise is TrainNoise.none:
         with StepProgress(f"{task}, not private") as watch:
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)

@@ -1,0 +1,40 @@
+"""A small campaign of `python -m torture`, with every kind of fault in it; `make torture` runs the full one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_small_campaign_loses_nothing(tmp_path):
+    out = tmp_path / "torture.json"
+    command = [sys.executable, "-m", "torture", "--kills", "10", "--corruptions", "4", "--seed", "3", "--out", str(out)]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert out.exists(), done.stderr[-2000:]
+    result = json.loads(out.read_text())
+    assert result["lost"] == []
+    assert done.returncode == 0
+    counts = result["counts"]
+    assert counts["SIGKILL"] >= 10
+    assert counts["corruptions"] >= 4
+    for kind in (
+        "clocks turned back",
+        "second processes refused",
+        "read-only folders refused",
+        "disks full",
+        "SIGTERM",
+    ):
+        assert counts.get(kind, 0) >= 1, kind
+
+
+def test_the_committed_campaign_is_large_enough_and_lost_nothing():
+    result = json.loads((ROOT / "results" / "torture.json").read_text())
+    assert result["lost"] == []
+    assert result["counts"]["SIGKILL"] >= 500
+    assert result["counts"]["corruptions"] >= 20
