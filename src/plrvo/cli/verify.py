@@ -11,6 +11,8 @@ from plrvo.audit.one_run import differences
 from plrvo.cli import options, show
 from plrvo.files import read_json
 
+_UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
+
 
 def found_by(receipt: Path) -> list[str]:
     """Everything in which the receipt differs from what it should say."""
@@ -33,11 +35,15 @@ def verify(
     what an audit of the run says.
     """
     wrong = found_by(receipt)
+    run = read_json(receipt, "receipt", "a receipt file").get("run")
+    unsafe = isinstance(run, dict) and run.get("unsafe_diagnostics") is True
     verdict = "verified" if not wrong else "differs"
     if as_json:
-        show.print_json({"verdict": verdict, "differences": wrong})
+        show.print_json({"verdict": verdict, "differences": wrong} | ({"note": _UNSAFE} if unsafe else {}))
     else:
         print(f"{receipt}: {verdict}")
         for difference in wrong:
             print(f"  - {difference}")
+        if unsafe:
+            print(f"note: {_UNSAFE}")
     return 1 if wrong else 0

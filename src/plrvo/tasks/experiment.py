@@ -195,7 +195,7 @@ class _Work:
         self.checkpoint = self.settings.out / CHECKPOINT
         self.journal = Journal.open(self.settings.out / JOURNAL)
         unsafe = self.settings.unsafe_diagnostics and self.chief
-        self.diagnostics = Diagnostics(self.settings.out / UNSAFE) if unsafe else None
+        self.diagnostics = Diagnostics(self.settings.out / UNSAFE, [dict(self.task.unsafe)]) if unsafe else None
         self.fixed = {**self.settings.fixed, "task": self.task.description}
 
     def begin(self) -> list[dict[str, Any]]:

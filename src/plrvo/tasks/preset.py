@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -79,7 +79,8 @@ class Task:
     files into the run's folder. `warnings` are for the user's eyes; what is in `description` goes into the receipt.
     `size` is the public number of examples, from which the divisor follows; planted ones do not count in it.
     `released` is the part of the module whose weights are written; `public` are inputs like the data's that are not
-    private, from which an audit makes its own.
+    private, from which an audit makes its own. `unsafe` is known of the private examples, and written only where the
+    user asks for `unsafe_diagnostics`.
     """
 
     data: Dataset[Any]
@@ -93,6 +94,7 @@ class Task:
     observer: Observer | None = None
     released: Callable[[Any], nn.Module] = itself
     public: torch.Tensor | None = None
+    unsafe: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

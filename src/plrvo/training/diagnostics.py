@@ -19,7 +19,10 @@ WARNING = f"--unsafe-diagnostics: {FILE} tells of private examples without noise
 
 @dataclass
 class Diagnostics:
-    """One row for each step of this process: the loop reports every part of a batch, then the end of the step."""
+    """One row for what is known before the first step, and one for each step of this process.
+
+    The loop reports every part of a batch, then the end of the step.
+    """
 
     path: Path
     rows: list[dict[str, Any]] = field(default_factory=list)

@@ -83,7 +83,7 @@ def train(run: Run) -> list[dict[str, Any]]:
             loss = run.loss(forward(run.module, moved(inputs, device)), moved(targets, device))
             loss.backward()
             if run.diagnose:
-                run.diagnose.part(len(targets), float(loss))
+                run.diagnose.part(len(targets), loss.item())
             run.optimizer.step()
             # A virtual batch takes several passes for one step; the optimizer counts the steps.
             run.step = run.optimizer.steps_taken

@@ -57,7 +57,6 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "trainable_parameters": dimension(module),
         "features": "cached" if cached else None,
         "max_length": length,
-        "truncated_examples": train.truncated,
         "warnings": list(warnings),
     }
     task = Task(
@@ -68,6 +67,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         loss=LogitsLoss(),
         finish=_companions(checkpoint, trainable, cached),
         warnings=warnings,
+        unsafe={"truncated_examples": train.truncated},
     )
     return Preset(task, module, f"{name} ({trainable})", _defaults(trainable, cached, len(train)))
 
@@ -102,7 +102,7 @@ def _data_description(data: TextData, limit: int | None) -> dict[str, Any]:
         "data_sha256": data.fingerprint,
         "data_source": data.source,
         # These say something of the private examples; the guarantee holds for everything else in a run.
-        "treated_as_public": ["examples", "data_sha256", "truncated_examples"],
+        "treated_as_public": ["examples", "data_sha256"],
     }
 
 
