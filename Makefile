@@ -48,7 +48,7 @@ bench: $(STAMP)-dev ## run the side-by-side measurements
 	$(BIN)/python -m benchmarks
 
 torture: $(STAMP)-dev ## kill, fill disks and damage files, at least 500 times; writes results/torture.json
-	$(TEST_ENV) $(BIN)/python -m torture --kills 500 --corruptions 40 --out results/torture.json
+	$(TEST_ENV) $(BIN)/python -m torture --jobs $(WORKERS) --kills 500 --corruptions 40 --out results/torture.json
 
 docs: $(STAMP)-dev ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -9,10 +10,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from plrvo.validate import InvalidArgument
 
+_CHUNK = 1 << 16
 _LARGEST_JSON = 1 << 26  # bytes: plans and receipts have a few thousand
 
 
@@ -51,15 +53,23 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST_JSON + 1)
+            content = read_at_most(file, _LARGEST_JSON)
     except OSError as error:
         raise InvalidArgument(argument, str(path), f"{expected} ({error.strerror})") from None
-    if len(content) > _LARGEST_JSON:
-        raise InvalidArgument(argument, str(path), f"{expected} (the file has more than {_LARGEST_JSON:,} bytes)")
     try:
         return parse_json(content)
     except ValueError:
         raise InvalidArgument(argument, str(path), f"{expected} (the file is not JSON)") from None
+
+
+def read_at_most(file: IO[bytes], largest: int) -> bytes:
+    """All of a file of at most so many bytes, or OSError; memory is taken as the bytes come, not for the most of them."""
+    content = bytearray()
+    while chunk := file.read(_CHUNK):
+        content += chunk
+        if len(content) > largest:
+            raise OSError(errno.EFBIG, f"more than {largest:,} bytes")
+    return bytes(content)
 
 
 def parse_json(content: bytes | str) -> Any:

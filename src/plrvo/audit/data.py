@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import tarfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plrvo.files import read_at_most
 from plrvo.validate import InvalidArgument
 
 _LARGEST = 1 << 30  # bytes of a file once unpacked: more is not one of these data sets
@@ -93,16 +96,16 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     """A gzipped idx file of bytes: two zeros, the type 8, the number of axes, their lengths, the values."""
     expected = "a gzipped idx file of bytes"
     try:
-        with gzip.open(path) as file:
-            content = file.read(_LARGEST + 1)
-    except (OSError, EOFError) as error:
+        with gzip.open(path, "rb") as file:
+            content = read_at_most(file, _LARGEST)
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidArgument("data_dir", str(path), f"{expected} ({error})") from None
-    if len(content) < 4 or content[:3] != b"\0\0\x08" or len(content) > _LARGEST:
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise InvalidArgument("data_dir", str(path), expected)
     axes = content[3]
     shape = tuple(np.frombuffer(content[4 : 4 + 4 * axes], dtype=">u4").tolist())
     values = np.frombuffer(content[4 + 4 * axes :], dtype=np.uint8)
-    if len(shape) != axes or values.size != np.prod(shape, dtype=np.int64):
+    if axes > 4 or len(shape) != axes or values.size != math.prod(shape):
         raise InvalidArgument("data_dir", str(path), f"{expected}, as long as its header says")
     return values.reshape(shape)
 
@@ -117,7 +120,7 @@ def _member(path: Path) -> bytes:
                 raise InvalidArgument("data_dir", str(path), f"{expected}, at its top level")
             file = archive.extractfile(members[0])
             return file.read() if file is not None else b""
-    except (OSError, EOFError, tarfile.TarError) as error:
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise InvalidArgument("data_dir", str(path), f"{expected} ({error})") from None
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from plrvo.files import parse_json
+from plrvo.files import parse_json, read_at_most
 from plrvo.validate import InvalidArgument
 
 _LARGEST = 1 << 28  # bytes: more than a million releases
@@ -134,11 +134,11 @@ def unreconciled(folder: Path, known: dict[str, Any], steps: int) -> list[str]:
 def _whole_lines(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = read_at_most(file, _LARGEST)
     except FileNotFoundError:
         return b""
-    if len(content) > _LARGEST:
-        raise InvalidArgument("resume", str(path), f"a journal of at most {_LARGEST:,} bytes")
+    except OSError as error:
+        raise InvalidArgument("resume", str(path), f"a journal that can be read ({error.strerror})") from None
     return content[: content.rfind(b"\n") + 1]
 
 

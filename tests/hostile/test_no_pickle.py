@@ -1,0 +1,66 @@
+"""No code path unpickles: what a pickle says is run, not read."""
+
+import ast
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fuzz.readers import READERS
+
+import plrvo
+
+SOURCES = Path(plrvo.__file__).parent
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+# The weights of one package, whose checksum is compared first, and only as tensors.
+CHECKED = {("tasks/vision/efficientnet.py", "torch.load")}
+
+
+def calls_in(path: Path) -> list[tuple[str, ast.Call]]:
+    return [
+        (ast.unparse(node.func), node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
+def test_no_source_loads_a_pickle(path):
+    name = path.relative_to(SOURCES).as_posix()
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not FORBIDDEN_MODULES & {module.split(".")[0] for module in modules}
+    for function, call in calls_in(path):
+        options = {keyword.arg: keyword.value for keyword in call.keywords}
+        if function in ("np.load", "numpy.load"):
+            assert ast.unparse(options["allow_pickle"]) == "False"
+        if function == "torch.load":
+            assert (name, function) in CHECKED
+            assert ast.unparse(options["weights_only"]) == "True"
+        assert function not in ("joblib.load", "pd.read_pickle", "pandas.read_pickle", "torch.jit.load", "eval", "exec")
+        if function.endswith(".from_pretrained") and ("Model" in function or "ViT" in function):
+            assert ast.unparse(options["use_safetensors"]) == "True"
+        if "trust_remote_code" in options:
+            assert ast.unparse(options["trust_remote_code"]) == "False"
+
+
+class Trap:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("packed", ["pickle", "numpy"])
+def test_no_reader_springs_a_trap(name, packed, tmp_path):
+    trap = Trap(tmp_path / "sprung")
+    content = pickle.dumps(trap)
+    if packed == "numpy":
+        file = tmp_path / "trap.npy"
+        np.save(file, np.array([trap], dtype=object), allow_pickle=True)
+        content = file.read_bytes()
+    READERS[name].accepts(content, tmp_path)
+    assert not trap.path.exists()
