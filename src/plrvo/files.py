@@ -63,7 +63,7 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
 
 
 def read_at_most(file: IO[bytes], largest: int) -> bytes:
-    """All of a file of at most so many bytes, or OSError; memory is taken as the bytes come, not for the most of them."""
+    """All of a file of at most so many bytes, or OSError. Memory is taken as bytes come, not for the most of them."""
     content = bytearray()
     while chunk := file.read(_CHUNK):
         content += chunk
