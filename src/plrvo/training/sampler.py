@@ -55,20 +55,20 @@ class PoissonSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         while self.remaining > 0:
-            batch = self._joins().nonzero().flatten()
+            batch = self._joins(self.size).nonzero().flatten()
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.remaining -= 1
             yield batch[self.rank :: self.processes].tolist()
 
-    def _joins(self) -> torch.Tensor:
-        """One coin for each example. From a keystream it falls with probability floor(2^64 q)/2^64, at most q."""
+    def _joins(self, count: int) -> torch.Tensor:
+        """One coin for each of so many examples. From a keystream it falls with probability floor(2^64 q)/2^64, at most q."""
         if isinstance(self.generator, Keystream):
             below = int(math.ldexp(self.sample_rate, 64))
-            words = self.generator.words(self.size)
-            return torch.from_numpy(words <= np.uint64(below - 1) if below else np.zeros(self.size, dtype=bool))
+            words = self.generator.words(count)
+            return torch.from_numpy(words <= np.uint64(below - 1) if below else np.zeros(count, dtype=bool))
         # Doubles: a single has too few values to hit a small rate exactly.
-        return torch.rand(self.size, generator=self.generator, dtype=torch.float64) < self.sample_rate
+        return torch.rand(count, generator=self.generator, dtype=torch.float64) < self.sample_rate
 
 
 class CyclicSampler(PoissonSampler):
@@ -82,7 +82,7 @@ class CyclicSampler(PoissonSampler):
     def __iter__(self) -> Iterator[list[int]]:
         while self.remaining > 0:
             turn = torch.arange((self.steps - self.remaining) % self.groups, self.size, self.groups)
-            joins = torch.rand(len(turn), generator=self.generator, dtype=torch.float64) < self.sample_rate
+            joins = self._joins(len(turn))
             self.remaining -= 1
             yield turn[joins].tolist()
 
