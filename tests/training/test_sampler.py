@@ -7,6 +7,7 @@ from scipy import stats
 from tests.training.helpers import seeded
 
 from plrvo.training import PoissonSampler
+from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 
 SIZE, RATE, STEPS = 60, 0.1, 20_000
@@ -89,3 +90,16 @@ def test_lengths_sort_a_batch_and_change_nothing_else():
         assert lengths[batch].diff().ge(0).all()
     with pytest.raises(InvalidArgument, match="lengths"):
         PoissonSampler(**common, generator=torch.Generator(), lengths=lengths[1:])
+
+
+def test_a_cyclic_sampler_draws_from_one_group_at_a_time_at_its_rate():
+    """False alarm: the number of joins is within 5 standard deviations of its mean; below 1e-6."""
+    sampler = CyclicSampler(
+        size=1003, groups=7, sample_rate=0.3, steps=70, generator=torch.Generator().manual_seed(2)
+    )
+    batches = list(sampler)
+    assert len(batches) == 70
+    assert all(i % 7 == step % 7 for step, batch in enumerate(batches) for i in batch)
+    tosses = 10 * 1003
+    assert abs(sum(map(len, batches)) - 0.3 * tosses) < 5 * (tosses * 0.21) ** 0.5
+    assert len({tuple(batch) for batch in batches}) == 70
