@@ -94,9 +94,7 @@ def test_lengths_sort_a_batch_and_change_nothing_else():
 
 def test_a_cyclic_sampler_draws_from_one_group_at_a_time_at_its_rate():
     """False alarm: the number of joins is within 5 standard deviations of its mean; below 1e-6."""
-    sampler = CyclicSampler(
-        size=1003, groups=7, sample_rate=0.3, steps=70, generator=torch.Generator().manual_seed(2)
-    )
+    sampler = CyclicSampler(size=1003, groups=7, sample_rate=0.3, steps=70, generator=torch.Generator().manual_seed(2))
     batches = list(sampler)
     assert len(batches) == 70
     assert all(i % 7 == step % 7 for step, batch in enumerate(batches) for i in batch)

@@ -271,6 +271,7 @@ def test_a_ledger_comes_back_from_its_description():
             "noise",
         ),
         (lambda: ledger(NOISES["laplace"], CORRELATIONS["tree"]).certified(2.0), "delta=2"),
+        (lambda: ledger(plrvo.noise.GridNoise(NOISES["laplace"], 2.0**-10), CORRELATIONS["tree"]), "grid"),
     ],
 )
 def test_bad_input_is_named(build, named):

@@ -37,6 +37,7 @@ from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.grid import GridNoise
 from plrvo.noise.serial import noise_from_dict
 
 _ATTACKED_ROWS = 24  # kinds of row that the lower bound looks at; to leave rows out is a post-processing
@@ -70,6 +71,8 @@ class CorrelatedLedger:
         if not 0 <= self.taken <= self.work.steps:
             raise validate.InvalidArgument("steps", self.taken, f"at most the plan's {self.work.steps}")
         self.correlation.check(self.work.steps)
+        if isinstance(self.noise, GridNoise):
+            raise validate.InvalidArgument("noise", "grid", "one that is not on a grid: correlated noise is not exact")
         if self.noise.shared and isinstance(self.correlation.participation, CyclicPoisson):
             raise validate.InvalidArgument("shared", True, "False with cyclic sampling: a visit enters several rows")
         if not self.correlation.strategy.causal and not isinstance(self.noise, Gaussian):

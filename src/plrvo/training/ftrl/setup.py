@@ -45,7 +45,12 @@ def batches(
         if generator is None:
             source.seed()
         return CyclicSampler(
-            size=size, sample_rate=cyclic.sample_rate, groups=cyclic.groups, steps=steps, generator=source
+            size=size,
+            sample_rate=cyclic.sample_rate,
+            groups=cyclic.groups,
+            steps=steps,
+            generator=source,
+            lengths=lengths,
         )
     participation = plan.correlation.order
     if given is not None and not isinstance(given, BatchSampler):
