@@ -6,6 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
+from docs.figures.ftrl_results import ftrl_section
 from docs.figures.text_results import text_section
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def vision_section() -> str:
 
 def page() -> str:
     """The whole page."""
-    sections = "\n\n".join((vision_section(), text_section()))
+    sections = "\n\n".join((vision_section(), ftrl_section(), text_section()))
     return f"# Results\n\nEvery number on this page is read from a file in `results/`.\n\n{sections}\n"
 
 
