@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import secrets
@@ -62,7 +63,7 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
         raise InvalidArgument(argument, str(path), f"{expected} (the file is not JSON)") from None
 
 
-def read_at_most(file: IO[bytes], largest: int) -> bytes:
+def read_at_most(file: IO[bytes] | gzip.GzipFile, largest: int) -> bytes:
     """All of a file of at most so many bytes, or OSError. Memory is taken as bytes come, not for the most of them."""
     content = bytearray()
     while chunk := file.read(_CHUNK):

@@ -36,7 +36,7 @@ class Workload:
         return asdict(self)
 
     @staticmethod
-    def from_dict(description: Mapping[str, Any]) -> Workload:
+    def from_dict(description: Any) -> Workload:
         """The workload that `to_dict` described."""
         names = [field.name for field in fields(Workload)]
         known = set(description) if isinstance(description, Mapping) else None  # files hold anything

@@ -135,7 +135,7 @@ def _record(run: Run) -> None:
         metrics = run.evaluate()
     run.module.train()
     for name, value in metrics.items():
-        if isinstance(value, float) and not math.isfinite(value):
+        if not math.isfinite(value):
             rate = run.optimizer.param_groups[0]["lr"]
             raise InvalidArgument("lr", rate, f"a rate at which training does not diverge: {name} is {value}")
     epsilon = run.epsilon()
