@@ -86,6 +86,14 @@ def test_the_gaussian_curve_is_that_of_dp_accounting(signal):
     assert epsilon == 0 or theirs.get_delta_for_epsilon(epsilon * (1 - 1e-6)) > DELTA * (1 - 1e-4)
 
 
+def test_hardly_any_noise_costs_a_large_epsilon_and_no_overflow():
+    values = [gaussian_epsilon(signal, DELTA) for signal in (99.0, 99.999, 100.001, 1e4, 1e10, 1e150)]
+    assert values == sorted(values)
+    assert values[2] < 1.01 * values[1]
+    bracket = ledger(plrvo.Gaussian(1e-9), CORRELATIONS["tree"]).epsilon(DELTA)
+    assert 4000 < bracket.lower < bracket.certified < math.inf
+
+
 @pytest.mark.parametrize("steps", [1, 5, 100, 128, 1000])
 def test_moments_of_a_tree_are_those_of_dp_accounting(steps):
     orders = np.arange(2, 200)

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import TrainingArguments, default_data_collator
 
 import plrvo
+from plrvo.accounting.correlated import Correlation, Participation, Tree
 from plrvo.tasks.text.trainable import dimension
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.tasks.transformer import LogitsLoss
@@ -182,3 +183,15 @@ def test_checkpoints_of_a_trainer_are_not_resumed_from(tmp_path):
     module = bert("head")
     with pytest.raises(InvalidArgument, match="ledger"):
         trainer(module, tmp_path, plan(module)).train(resume_from_checkpoint=True)
+
+
+def test_a_trainer_takes_a_plan_with_a_correlation(tmp_path):
+    module = bert("head")
+    work = plrvo.Workload(sample_rate=1.0, steps=STEPS, clip=1.0, dimension=dimension(module))
+    visits = Correlation(Tree(), Participation(steps_per_epoch=3, epochs=2))
+    correlated = plrvo.Plan.certify(plrvo.Laplace(2.0), work, 1e-3, None, visits)
+    done = trainer(module, tmp_path, correlated)
+    done.train()
+    assert done.engine.sampler.visits.steps == STEPS
+    assert verify(tmp_path / "receipt.json") == []
+    assert json.loads((tmp_path / "receipt.json").read_text())["visits"]["smallest_separation"] == 3

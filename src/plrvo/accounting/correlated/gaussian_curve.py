@@ -9,6 +9,9 @@ from scipy import special
 from plrvo.validate import positive, probability
 
 
+LARGEST_SIGNAL = 100.0  # beyond it, where epsilon is above 5000, a tail bound takes the place of the curve
+
+
 def gaussian_delta(signal: float, epsilon: float) -> float:
     """Phi(m/2 - epsilon/m) - e^epsilon Phi(-m/2 - epsilon/m), m the signal."""
     kept = float(special.ndtr(signal / 2 - epsilon / signal))
@@ -23,6 +26,8 @@ def gaussian_epsilon(signal: float, delta: float) -> float:
     """
     positive(signal=signal)
     probability(delta=delta)
+    if signal > LARGEST_SIGNAL:  # delta <= P(loss > epsilon), and the loss is normal with mean m^2/2 and variance m^2
+        return signal**2 / 2 + signal * math.sqrt(-2 * math.log(delta))
     if gaussian_delta(signal, 0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0

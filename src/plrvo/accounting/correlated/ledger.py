@@ -29,7 +29,7 @@ from plrvo import validate
 from plrvo.accounting.certified import TAIL_SHARES, Certificate, certified_epsilon
 from plrvo.accounting.convert import epsilon_from_moments
 from plrvo.accounting.correlated.correlation import Correlation
-from plrvo.accounting.correlated.gaussian_curve import gaussian_epsilon
+from plrvo.accounting.correlated.gaussian_curve import LARGEST_SIGNAL, gaussian_epsilon
 from plrvo.accounting.correlated.participation import CyclicPoisson
 from plrvo.accounting.ledger import Epsilon, Ledger
 from plrvo.accounting.lower import lower_loss
@@ -157,7 +157,7 @@ class CorrelatedLedger:
         sums, counts = np.unique(np.floor(sums * 1e9) / 1e9, return_counts=True)  # equal but for rounding: one kind
         if isinstance(self.noise, Gaussian):
             signal = math.sqrt(float(np.sum(counts * sums**2))) * self.work.clip / self.noise.sigma
-            return gaussian_epsilon(signal * (1 - 1e-7), delta)
+            return gaussian_epsilon(min(signal * (1 - 1e-7), LARGEST_SIGNAL), delta)  # a shorter gradient is one too
         heaviest = [i for i in np.argsort(-counts * sums**2)[:_ATTACKED_ROWS] if sums[i] > 0]
         entries = [
             (self.noise, Workload(1.0, int(counts[i]), float(sums[i]) * self.work.clip, self.work.dimension))
