@@ -10,8 +10,8 @@ FILE = Path(__file__).parents[2] / "results" / "ftrl.json"
 EPSILONS = (0.05, 0.23, 0.9)
 TITLES = {
     "mnist": "MNIST, the paper's CNN with tanh (26,010 parameters): one epoch, 120 steps of 500 examples",
-    "cifar-10": "CIFAR-10, a private head (12,810 parameters) on EfficientNet-Lite0 features: three epochs, 150 steps of "
-    "1000 examples",
+    "cifar-10": "CIFAR-10, a private head (12,810 parameters) on EfficientNet-Lite0 features: three epochs, 150 steps "
+    "of 1000 examples",
 }
 NAMES = {
     "tree": "in order, tree",
@@ -54,12 +54,13 @@ def _table(rows: Rows) -> list[str]:
 
 def _reading(rows: Rows) -> list[str]:
     """What the numbers say; whatever is a number is computed, so that no sentence outlives it."""
-    brackets = [row["epsilon_lower"] / row["epsilon_certified"] for row in rows if row["task"] in TITLES]
+    shown = [row for row in rows if row["task"] in TITLES]
+    brackets = [row["epsilon_lower"] / row["epsilon_certified"] for row in shown]
     minutes = sum(row["cpu_seconds"] for row in rows) / 60
     rates = {
         NAMES[mechanism]: ", ".join(f"{_chosen(rows, mechanism, epsilon):g}" for epsilon in EPSILONS)
         for mechanism in NAMES
-        if any(row["mechanism"] == mechanism for row in rows)
+        if any(row["mechanism"] == mechanism for row in shown)
     }
     return [
         "Learning rates (in units of the clip) were chosen among three for each mechanism and epsilon, on Fashion-MNIST with",

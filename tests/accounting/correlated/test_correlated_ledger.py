@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_mechanism
 from dp_accounting.rdp import RdpAccountant
-from scipy import optimize, stats
+from scipy import optimize
 
 import plrvo
 from plrvo.accounting.convert import epsilon_from_moments
@@ -89,7 +89,7 @@ def test_the_gaussian_curve_is_that_of_dp_accounting(signal):
 def test_hardly_any_noise_costs_a_large_epsilon_and_no_overflow():
     values = [gaussian_epsilon(signal, DELTA) for signal in (99.0, 99.999, 100.001, 1e4, 1e10, 1e150)]
     assert values == sorted(values)
-    assert values[2] - values[1] < 100 * (math.sqrt(-2 * math.log(DELTA)) - stats.norm.isf(DELTA)) + 1
+    assert values[2] < 1.02 * values[1]  # the tail bound costs sqrt(2 log 1/delta) - isf(delta), 0.53, of the signal
     bracket = ledger(plrvo.Gaussian(1e-9), CORRELATIONS["tree"]).epsilon(DELTA)
     assert 4000 < bracket.lower < bracket.certified < math.inf
 
