@@ -8,7 +8,6 @@ from scipy import special
 
 from plrvo.validate import positive, probability
 
-
 LARGEST_SIGNAL = 100.0  # beyond it, where epsilon is above 5000, a tail bound takes the place of the curve
 
 
