@@ -60,7 +60,7 @@ def test_defaults_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("description", "said"),
     [
-        ({"noise": "cauchy", "b": 1.0}, "cauchy.*gamma, gaussian, laplace, plrv"),
+        ({"noise": "cauchy", "b": 1.0}, "cauchy.*gamma, gaussian, grid, laplace, plrv"),
         ({"b": 1.0}, "noise=None"),
         ({"noise": 3, "b": 1.0}, "noise=3"),
         ({"noise": "laplace", "scale": 1.0}, "'scale'.*takes b"),
@@ -71,6 +71,9 @@ def test_defaults_may_be_left_out() -> None:
         ({"noise": "plrv", "seed": {"seed": "levy", "scale": 1.0}}, "levy.*weibull"),
         ({"noise": "plrv", "seed": {"seed": "uniform", "low": 0.0, "top": 1.0}}, "'top'"),
         ({"noise": "plrv", "seed": 3}, "seed=3"),
+        ({"noise": "grid", "base": "laplace", "cell": 0.1}, "noise='laplace'"),
+        ({"noise": "grid", "base": {"noise": "laplace", "b": 1.0}}, "cell=0.0"),
+        ({"noise": "grid", "base": {"noise": "laplace", "b": 1.0}, "cell": "fine"}, "cell='fine'"),
         ({"noise": "plrv", "seed": {"seed": "sum", "weights": [1.0], "seeds": []}}, "weights"),
         ("laplace", "noise='laplace'"),
     ],

@@ -82,13 +82,16 @@ def train(
     """
     from plrvo.tasks import catalog, experiment
     from plrvo.training.diagnostics import WARNING
+    from plrvo.training.exact import check_exact
     from plrvo.training.loop import Interrupted, read_history
 
     experiment.check_folder(out, resume)  # before anything is loaded
     if grid is not None and not exact:
         raise InvalidArgument("grid", grid, "no width without --exact")
-    if exact and noise is TrainNoise.none:
-        raise InvalidArgument("exact", exact, "a noise to be exact about")
+    if exact:
+        if noise is TrainNoise.none:
+            raise InvalidArgument("exact", exact, "a noise to be exact about")
+        check_exact(clipping, False, mode)
     experiment.check_choices(optimizer, schedule)
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)

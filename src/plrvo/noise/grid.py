@@ -47,8 +47,8 @@ class GridNoise(Noise):
     >>> noise = GridNoise(Laplace(b=1.0), cell=0.25)
     >>> round(noise.sensitivity(clip=1.0, dimension=16), 9)
     1.5
-    >>> noise.sample(1000, Keystream()).std() < 3.0
-    True
+    >>> noise.integers(5, Keystream(bytes(32)))  # a fixed key is for tests
+    array([ 2, -3, -1, -2,  3])
     """
 
     base: Noise
