@@ -1,6 +1,7 @@
 """The keystream is AES in counter mode, its streams do not overlap, and its key stays inside."""
 
 import copy
+import os
 import pickle
 import sys
 
@@ -65,6 +66,13 @@ def test_it_never_goes_back() -> None:
 def test_it_is_not_copied(take) -> None:
     with pytest.raises(TypeError, match="repeat its noise"):
         take(Keystream(KEY))
+
+
+def test_a_forked_process_does_not_repeat_its_parents_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    keystream, parent = Keystream(), os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    with pytest.raises(RuntimeError, match="in each process"):
+        keystream.words(1)
 
 
 def test_its_text_does_not_show_the_key() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpmath import libmp
+from mpmath import libmp, mp
 from mpmath.ctx_iv import MPIntervalContext
 
 from plrvo.noise import GammaPLRV, Gaussian, GridNoise, Laplace
@@ -162,6 +162,23 @@ def test_tiny_words_are_left_open_and_end_far_out() -> None:
     # U = 2^-190, just: the size is (1/U - 1)/0.3, far beyond 64 bits, and exact all the same.
     drawn = Refiner(noise.reals).nearest_integers([0], scripted([0, 2, *[5] * 9]))
     assert drawn[0] > 1 << 180
+
+
+@pytest.mark.parametrize(
+    ("function", "exact", "low", "high"),
+    [(np.log, mp.log, 2.0**-20, 1.0), (np.expm1, mp.expm1, 1e-12, 14.0), (np.tan, mp.tan, 0.0, np.pi / 4)],
+    ids=["log", "expm1", "tan"],
+)
+def test_numpy_is_far_better_than_it_is_trusted_to_be(function: Any, exact: Any, low: float, high: float) -> None:
+    """Relative errors on this machine, in blocks as the sampler uses them: below 2^-50, where 2^-46 is trusted."""
+    rng = np.random.default_rng(2)
+    x = rng.uniform(low, high, 3000)
+    x[:500] = low + (high - low) * 2.0 ** -rng.uniform(0, 40, 500)
+    x[500:1000] = high - (high - low) * 2.0 ** -rng.uniform(1, 50, 500)
+    with mp.workdps(40):
+        truth = [exact(mp.mpf(float(value))) for value in x]
+        worst = max(abs(mp.mpf(float(y)) / t - 1) for y, t in zip(function(x), truth, strict=True) if t)
+    assert worst < 2.0**-50
 
 
 GAUSSIAN = {

@@ -36,6 +36,7 @@ class Keystream:
         self._key = os.urandom(_KEY_BYTES) if key is None else key
         self.fixed = key is not None  # whoever knows the key knows the noise
         self.position = 0  # streams handed out so far
+        self._process = os.getpid()
 
     @staticmethod
     def from_seed(seed: int, purpose: str) -> Keystream:
@@ -46,6 +47,8 @@ class Keystream:
 
     def streams(self, count: int) -> list[Stream]:
         """The next `count` streams, which nobody else will get."""
+        if os.getpid() != self._process:  # a forked process would draw the noise that its parent draws
+            raise RuntimeError("a Keystream belongs to the process that made it: make one in each process")
         first, self.position = self.position, self.position + count
         return [Stream(self._key, first + i) for i in range(count)]
 
