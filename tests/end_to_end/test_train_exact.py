@@ -8,6 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 from plrvo.cli.main import main
+from plrvo.tasks import experiment
+from plrvo.training.loop import read_history
 
 BASE = [
     "train",
@@ -49,6 +51,67 @@ def test_a_seed_repeats_an_exact_run_and_none_does_not(tmp_path: Path, capsys: A
     a, b, c, d = (load_file(folder / "model.safetensors") for folder in folders)
     assert all(a[name].equal(b[name]) for name in a)
     assert not any(c[name].equal(d[name]) for name in c)
+
+
+class Crash(Exception):
+    pass
+
+
+RARELY = [*EXACT, "--evaluate-every", "2", "--checkpoint-every", "100"]
+
+
+def crash_at(step: int, out: Path, monkeypatch: pytest.MonkeyPatch, keep: Path | None = None) -> None:
+    """End a run while it evaluates this step, released by then; keep a copy of the checkpoint of the release before."""
+    evaluate, seen = experiment._metrics, []
+
+    def broken(task: Any, module: Any, settings: Any, last: bool) -> Any:
+        seen.append(1)
+        if keep is not None and len(seen) == step // 2 - 1:
+            keep.write_bytes((settings.out / experiment.CHECKPOINT).read_bytes())
+        if len(seen) == step // 2:
+            raise Crash
+        return evaluate(task, module, settings, last)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "_metrics", broken)
+        with pytest.raises(Crash):
+            main([*RARELY, "--out", str(out)])
+
+
+def test_a_released_step_is_kept_at_once_since_its_noise_cannot_be_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out = tmp_path / "run"
+    crash_at(6, out, monkeypatch)
+    assert main([*RARELY, "--out", str(out), "--resume"]) == 0
+    assert [row["step"] for row in read_history(out / "metrics.jsonl")] == [2, 4, 8]
+    assert main(["verify", str(out / "receipt.json")]) == 0
+
+
+def test_released_steps_that_were_not_kept_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """With a checkpoint of step 4 and results of step 6 seen, two steps are left of eight: the budget holds."""
+    out, kept = tmp_path / "run", tmp_path / "kept"
+    crash_at(6, out, monkeypatch, kept)
+    (out / "checkpoint.safetensors").write_bytes(kept.read_bytes())
+    with pytest.warns(UserWarning, match="2 steps were released after the checkpoint"):
+        assert main([*RARELY, "--out", str(out), "--resume"]) == 0
+    receipt = json.loads((out / "receipt.json").read_text())
+    assert receipt["steps"] == sum(entry["workload"]["steps"] for entry in receipt["ledger"]) == 8
+    assert receipt["epsilon"]["certified"] <= 3
+    assert main(["verify", str(out / "receipt.json")]) == 0
+
+
+def test_a_run_whose_last_release_was_not_kept_has_nothing_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    out, kept = tmp_path / "run", tmp_path / "kept"
+    crash_at(8, out, monkeypatch, kept)
+    (out / "checkpoint.safetensors").write_bytes(kept.read_bytes())
+    capsys.readouterr()
+    assert main([*RARELY, "--out", str(out), "--resume"]) == 2
+    assert "a run with steps left" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

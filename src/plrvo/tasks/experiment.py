@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,7 @@ class _Work:
         unsafe = self.settings.unsafe_diagnostics and self.chief
         self.diagnostics = Diagnostics(self.settings.out / UNSAFE, [dict(self.task.unsafe)]) if unsafe else None
         self.fixed = {**self.settings.fixed, "task": self.task.description}
+        self.history: list[dict[str, Any]] = []  # the run's own list, which grows
 
     def begin(self) -> list[dict[str, Any]]:
         """The metrics so far. A new run writes its random streams down before its first step."""
@@ -205,21 +207,55 @@ class _Work:
             if observer is not None:
                 observer.begin(self.optimizer, self.plan, None)
             self._write_checkpoint([])
-            return []
+            return self.history
         state = self.engine.load_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer)
         for name, value in self.fixed.items():
             if state["fixed"].get(name) != value:
                 raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
         reconcile(self.journal, state["journal"])
+        lost = self.journal.steps - self.optimizer.steps_taken
+        if lost > 0 and not self.repeatable:
+            self._forfeit(lost)
         if observer is not None:
             observer.begin(self.optimizer, self.plan, state["observed"])
-        history: list[dict[str, Any]] = state["history"]
-        return history
+        self.history = state["history"]
+        return self.history
 
     def permits(self, step: int, wanted: bool) -> bool:
         """Whether results of this step may be seen; every process but the chief is blind."""
+        if not self.chief:
+            return wanted
         trainable = (p for p in self.module.parameters() if p.requires_grad)
-        return self.journal.permits(step, wanted, lambda: weights_digest(trainable)) if self.chief else wanted
+        permitted = self.journal.permits(step, wanted, lambda: weights_digest(trainable))
+        if permitted and not self.repeatable:  # at once, before an evaluation that may take long
+            self._write_checkpoint(self.history)
+        return permitted
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether steps after a checkpoint can be taken again with the same noise; not where its key is never kept."""
+        generator = self.optimizer.generator
+        return not isinstance(generator, Keystream) or generator.fixed
+
+    def _forfeit(self, lost: int) -> None:
+        """Count steps that were released after the checkpoint: others in their place would come on top of them."""
+        if self.journal.steps >= self.plan.workload.steps:
+            raise InvalidArgument(
+                "resume",
+                str(self.settings.out),
+                "a run with steps left: all were released, the last after the checkpoint",
+            )
+        warnings.warn(
+            f"{lost} steps were released after the checkpoint, and the key of their noise is gone: they are counted, "
+            "and what was learned in them is lost",
+            stacklevel=2,
+        )
+        accountant, optimizer, sampler = self.engine.accountant, self.optimizer, self.engine.sampler
+        work = replace(self.plan.workload, steps=lost, dimension=optimizer.dimension)
+        accountant.ledger = accountant.ledger.plus(self.plan.noise, work)
+        optimizer.steps_taken += lost
+        if sampler is not None:
+            sampler.remaining -= lost
 
     def save(self, metrics: list[dict[str, Any]]) -> None:
         """Checkpoint, weights, metrics and receipt, in this order: the receipt is true of the weights beside it."""

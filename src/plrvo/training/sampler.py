@@ -62,7 +62,7 @@ class PoissonSampler(Sampler[list[int]]):
             yield batch[self.rank :: self.processes].tolist()
 
     def _joins(self, count: int) -> torch.Tensor:
-        """A coin for each of so many examples; a keystream gives a probability of floor(2^64 q)/2^64, at most q."""
+        """A coin for each of so many examples; from a keystream with probability floor(2^64 q)/2^64, at most q."""
         if isinstance(self.generator, Keystream):
             below = int(math.ldexp(self.sample_rate, 64))
             words = self.generator.words(count)
