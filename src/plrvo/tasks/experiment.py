@@ -254,7 +254,7 @@ class _Work:
         work = replace(self.plan.workload, steps=lost, dimension=optimizer.dimension)
         accountant.ledger = accountant.ledger.plus(self.plan.noise, work)
         optimizer.steps_taken += lost
-        if sampler is not None:
+        if isinstance(sampler, PoissonSampler):
             sampler.remaining -= lost
 
     def save(self, metrics: list[dict[str, Any]]) -> None:
