@@ -76,7 +76,7 @@ def _run(arguments: list[str]) -> dict[str, object]:
         if plrvo(["verify", str(receipt)]):
             sys.exit(1)
         said = read_json(receipt, "receipt", "a receipt")
-        kept = {key: said["task"][key] for key in ("trainable_parameters", "max_length", "truncated_examples")}
+        kept = {key: said["task"][key] for key in ("trainable_parameters", "max_length")}
         run = {key: said["run"][key] for key in ("grad_sample_mode", "expected_batch_size", "learning_rate")}
         return {**row, **kept, **run, "sample_rate": said["plan"]["workload"]["sample_rate"]}
 

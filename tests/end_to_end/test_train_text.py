@@ -59,7 +59,7 @@ def test_every_choice_trains_and_its_receipt_verifies(capsys, data_dir, tmp_path
     receipt = json.loads((tmp_path / "run" / "receipt.json").read_text())
     task = receipt["task"]
     assert task["trainable"] == trainable
-    assert task["truncated_examples"] > 0
+    assert "truncated_examples" not in task  # a number that depends on private examples
     assert receipt["plan"]["workload"]["dimension"] == task["trainable_parameters"]
     if trainable in ("all", "bias"):  # the folder is a checkpoint that can be trained again, or used
         again = load_checkpoint(str(tmp_path / "run"), 3, seeded(9))

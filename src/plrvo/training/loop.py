@@ -49,6 +49,7 @@ class Run:
     permits: Callable[[int, bool], bool] | None = None  # may results of a step be seen, if wanted: `training.journal`
     evaluate_every: int = 50
     checkpoint_every: int = 50
+    keep_shown: bool = False  # save whenever metrics are shown, for noise that cannot be drawn again
     physical_batch: int | None = None
     watch: Watcher | None = None
     diagnose: Diagnoser | None = None  # sees private quantities: only where the user insists
@@ -93,15 +94,15 @@ def train(run: Run) -> list[dict[str, Any]]:
                 run.diagnose.step(run.step)
             last, stopped = run.step == run.steps, stop()
             evaluated = last or run.step % run.evaluate_every == 0
-            kept = last or stopped or run.step % run.checkpoint_every == 0
+            kept = last or stopped or run.step % run.checkpoint_every == 0 or (run.keep_shown and evaluated)
             if run.permits and not run.permits(run.step, evaluated or kept):
                 evaluated = kept = False
             if evaluated:
                 _record(run)
-            if run.watch:
-                run.watch(run.step, run.steps, run.history[-1] if run.history else {})
             if run.save and kept:
                 run.save(run.history)
+            if run.watch:
+                run.watch(run.step, run.steps, run.history[-1] if run.history else {})
             if stopped and not last:
                 raise Interrupted
     return run.history

@@ -154,11 +154,12 @@ def test_bad_input_is_one_line_and_nothing_is_written(folder, capsys, monkeypatc
     assert not (folder / "run").exists()
 
 
-def test_long_examples_are_cut_and_counted(folder, capsys):
-    assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", "--max-length", "12")) == 0
-    captured = capsys.readouterr()
-    assert "longer than they may be and were cut" in captured.err
-    assert json.loads((folder / "run" / "receipt.json").read_text())["task"]["truncated_examples"] > 10
+def test_long_examples_are_cut_and_counted_where_the_count_may_be_seen(folder, capsys):
+    asked = ("--epsilon", "4", "--delta", "1e-3", "--max-length", "12", "--unsafe-diagnostics")
+    assert main(command(folder, *asked)) == 0
+    first = (folder / "run" / "unsafe-diagnostics.jsonl").read_text().splitlines()[0]
+    assert json.loads(first)["truncated_examples"] > 10
+    assert "truncated" not in (folder / "run" / "receipt.json").read_text()
 
 
 def test_dart_says_that_it_trains_on_webnlg(folder, monkeypatch):

@@ -60,14 +60,13 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "group_size": private.most_references,
         "group": "all texts of one table",
         "max_length": max_length,
-        "truncated_examples": train.truncated,
         "loss": "cross entropy, mean over the tokens of a text",
         "decoding": {"beams": decoding.beams, "top_p": decoding.top_p, "longest": decoding.longest},
         "tested_on": f"{len(test)} of {len(data.test.entries)} tables of the test split",
         "metrics": {metric.name: metric.what for metric in METRICS},
         "data_sha256": private.fingerprint,
         "data_source": data.source,
-        "treated_as_public": ["examples", "group_size", "data_sha256", "truncated_examples"],
+        "treated_as_public": ["examples", "group_size", "data_sha256"],
     }
 
     def finish(module: nn.Module, out: Path) -> Metrics:
@@ -83,7 +82,8 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         loss=SequenceLoss(),
         metric="loss",
         finish=finish,
-        warnings=warnings_of(data, train, private.most_references),
+        warnings=warnings_of(data, private.most_references),
+        unsafe={"truncated_examples": train.truncated},
     )
     return Preset(
         task, SequenceModel(language.model), f"{language.name} ({trainable})", _defaults(len(train), trainable)
@@ -134,7 +134,7 @@ def limited_test(split: Split, count: int | None) -> list[Entry]:
     return spread(split.entries, count)
 
 
-def warnings_of(data: TableData, train: Sequences, most: int) -> tuple[str, ...]:
+def warnings_of(data: TableData, most: int) -> tuple[str, ...]:
     """What the user should know before the run."""
     found = []
     if data.source.startswith("training:"):
@@ -144,8 +144,6 @@ def warnings_of(data: TableData, train: Sequences, most: int) -> tuple[str, ...]
             f"a guarantee covers one pair of a table and a text; a table has up to {most} of them, for which the "
             "receipt has a number of its own (--references 1 makes pair and table the same)"
         )
-    if train.truncated:
-        found.append(f"{train.truncated} of {len(train)} examples are longer than they may be and were cut")
     return tuple(found)
 
 
