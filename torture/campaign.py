@@ -22,9 +22,9 @@ def run(
 
     `reproduce`, once it exists, is one more object with `interrupted` and `corrupted` beside the two here.
     """
-    warm_up()
-    started = time.monotonic()
     random, counts, lost = Random(seed), Counter[str](), list[str]()
+    warm_up(random)
+    started = time.monotonic()
     train = TrainTorture(_folder(place / "train"), random, counts)
     audit = AuditTorture(_folder(place / "audit"), random, counts)
     say(f"{train.seconds:.1f} s for a run that nothing happens to")

@@ -22,10 +22,10 @@ from torture.process import Command, Ended, seen
 STEPS = 20
 BASE = ["train", "digits", "--model", "logistic", "--lr", "0.5", "--json"]
 CASES = {
+    "exact": ["--exact", "--seed", "5", "--evaluate-every", "3", "--checkpoint-every", "5"],
     "sgd": ["--seed", "7", "--evaluate-every", "3", "--checkpoint-every", "4"],
     "adam in parts": ["--seed", "8", "--optimizer", "adam", "--physical-batch", "40", "--evaluate-every", "2"],
     "rare checkpoints": ["--seed", "9", "--momentum", "0.9", "--evaluate-every", "1", "--checkpoint-every", "50"],
-    "exact": ["--exact", "--seed", "5", "--evaluate-every", "3", "--checkpoint-every", "5"],
     "exact, no seed": ["--exact", "--evaluate-every", "2", "--checkpoint-every", "7"],
     "no seed": ["--evaluate-every", "3", "--checkpoint-every", "5"],
 }
@@ -114,7 +114,7 @@ class TrainTorture:
             started = time.monotonic()
             if "no seed" not in name:
                 self.references[name] = life.finish()
-            self.seconds = time.monotonic() - started if life.shown else self.seconds
+                self.seconds = time.monotonic() - started  # the last one, when all is in the caches of the machine
 
     def life(self, name: str | None = None) -> Life:
         self.number += 1
