@@ -70,8 +70,8 @@ def _reading(rows: Rows) -> list[str]:
     )
     return [
         "Learning rates (in units of the clip) were chosen among three for each mechanism and epsilon, on "
-        f"Fashion-MNIST with Gaussian noise, and used for every noise and both data sets: {rates}. An attacker provably reaches from "
-        f"{min(brackets):.0%} to {max(brackets):.0%} of the certified epsilons. The runs took "
+        f"Fashion-MNIST with Gaussian noise, and used for every noise and both data sets: {rates}. An attacker "
+        f"provably reaches from {min(brackets):.0%} to {max(brackets):.0%} of the certified epsilons. The runs took "
         f"{sum(row['cpu_seconds'] for row in rows) / 60:.0f} minutes of one core, features of images not counted.",
         f"Against Gaussian noise in the same place Gamma noise is {_points(gain['gamma'])}, and with the score "
         f"{_points(gain['gamma, score'])}. At the same certified epsilon its standard deviation is from "
