@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-LIMITS = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=20000", "-print_final_stats=1", "-verbosity=1"]
+LIMITS = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=20000", "-print_final_stats=1"]
 
 
 def main() -> int:
@@ -22,52 +23,48 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="readers; all of them by default")
     parser.add_argument("--seconds", type=int, default=60, help="for each reader")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--harness", help=argparse.SUPPRESS)
-    parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.harness is not None:
-        _harness(given.harness, given.corpus, given.seconds)
-    from fuzz.readers import READERS
-
-    results = {name: _fuzzed(name, given.seconds) for name in given.names or READERS}
-    text = json.dumps({"seconds": given.seconds, "readers": results}, indent=2) + "\n"
-    if given.out is not None:
-        given.out.write_text(text)
-    print(text, end="")
-    return int(any(result["failed"] for result in results.values()))
-
-
-def _fuzzed(name: str, seconds: int) -> dict[str, object]:
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "fuzz", "--harness", name, "--corpus", folder, "--seconds", str(seconds)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
-    runs = re.search(r"number_of_executed_units:\s*(\d+)", done.stderr)
-    edges = re.findall(r"cov: (\d+)", done.stderr)
-    if done.returncode != 0:
-        print(f"{name}: {done.stderr[-3000:]}", file=sys.stderr)
-    return {
-        "runs": int(runs.group(1)) if runs else 0,
-        "edges_at_first": int(edges[0]) if edges else 0,
-        "edges": int(edges[-1]) if edges else 0,
-        "failed": done.returncode != 0,
-    }
-
-
-def _harness(name: str, corpus: Path, seconds: int) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["plrvo"], enable_loader_override=False):
         from fuzz.readers import READERS
+    results: dict[str, Any] = {}
+    for name in given.names or READERS:
+        with tempfile.TemporaryDirectory() as place:
+            results[name] = _fuzzed(atheris, READERS[name], Path(place), given.seconds)
+        print(f"{name}: {results[name]}", file=sys.stderr, flush=True)
+        if given.out is not None:
+            given.out.write_text(json.dumps({"seconds": given.seconds, "readers": results}, indent=2) + "\n")
+    return int(any(result["failed"] for result in results.values()))
 
-    reader = READERS[name]
+
+def _fuzzed(atheris: Any, reader: Any, place: Path, seconds: int) -> dict[str, object]:
+    """In a forked process: libFuzzer ends the one that it runs in."""
+    log, corpus, files = place / "log", place / "corpus", place / "files"
+    for folder in (corpus, files):
+        folder.mkdir()
     (corpus / "valid").write_bytes(reader.valid())
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        atheris.Setup(
-            [sys.argv[0], str(corpus), f"-max_total_time={seconds}", *LIMITS],
-            lambda content: reader.accepts(content, folder) and None,
-        )
-        atheris.Fuzz()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
+        options = [sys.argv[0], str(corpus), f"-max_total_time={seconds}", f"-artifact_prefix={place}/", *LIMITS]
+        try:
+            atheris.Setup(options, lambda content: reader.accepts(content, files) and None)
+            atheris.Fuzz()
+        finally:
+            os._exit(1)  # libFuzzer has ended the process where all went well; the folder is the parent's to remove
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    said = log.read_text(errors="replace")
+    runs = re.search(r"number_of_executed_units:\s*(\d+)", said)
+    edges = re.findall(r"cov: (\d+)", said)
+    if code != 0:
+        print(said[-3000:], file=sys.stderr)
+    return {
+        "runs": int(runs.group(1)) if runs else 0,
+        "edges_at_first": int(edges[0]) if edges else 0,
+        "edges": int(edges[-1]) if edges else 0,
+        "failed": code != 0,
+    }
 
 
 if __name__ == "__main__":
