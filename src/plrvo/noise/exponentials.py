@@ -60,14 +60,18 @@ def _write_span(span: NDArray[Any], key: tuple[int, ...], number: int, to_size: 
 
 
 def _give_signs(values: NDArray[Any], rng: np.random.Generator) -> None:
-    """Flip the sign bit of each value with probability one half: a random word serves as many values as it has bits."""
-    word = np.dtype(f"u{values.itemsize}")
-    bits = 8 * values.itemsize
-    words = rng.integers(0, np.iinfo(word).max, size=-(-values.size // bits), dtype=word.type, endpoint=True)
-    flips = words << np.arange(bits, dtype=word)[:, None]  # each bit of a word reaches the top in one of the rows
-    flips &= word.type(1 << (bits - 1))
-    unsigned = values.view(word)
-    unsigned ^= flips.reshape(-1)[: values.size]
+    """Flip the sign bit of each value with probability one half: a random word serves 32 values.
+
+    The same words for singles and doubles, so that a single is the rounding of the double of the same seed.
+    """
+    words = rng.integers(0, 1 << 32, size=-(-values.size // 32), dtype=np.uint32)
+    flips = words << np.arange(32, dtype=np.uint32)[:, None]  # each bit of a word reaches the top in one of the rows
+    flips &= np.uint32(1 << 31)
+    top: NDArray[Any] = flips.reshape(-1)[: values.size]
+    if values.itemsize == 8:
+        top = top.astype(np.uint64) << np.uint64(32)
+    unsigned = values.view(top.dtype)
+    unsigned ^= top
 
 
 def available_threads() -> int:
