@@ -155,12 +155,13 @@ def differences(section: Mapping[str, Any], certified: float, delta: float) -> l
         bound = one_run_bound(section["canaries"], section["guesses"], section["correct"], section["delta"], alpha)
         claimed, audited, verdict = section["epsilon_claimed"], section["epsilon_audited"], section["verdict"]
         verdict_due = "refuted" if bound > claimed else "consistent"
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        off = abs(audited - bound) > 1e-9 * (1 + bound)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         return [f"a part of the audit is missing or has the wrong form ({error!r})"]
     found = []
     if claimed != certified or section["delta"] != delta:
         found.append(f"its audit tried epsilon {claimed} at delta {section['delta']}, not the receipt's own claim")
-    if abs(audited - bound) > 1e-9 * (1 + bound):
+    if off:
         found.append(f"it says that the audit reached epsilon {audited}; recomputed, it is {bound}")
     if verdict != verdict_due:
         found.append(f"it says that the audit's verdict is {verdict}; recomputed, it is {verdict_due}")
