@@ -110,6 +110,12 @@ def test_an_idx_file_of_too_many_axes_or_a_product_beyond_64_bits_is_refused(tmp
         read_idx(path)
 
 
+@pytest.mark.parametrize("lines", [b"", b"\n", b"1\n2\n", b"#\n", b'""\n'])
+def test_lines_without_features_are_no_data(tmp_path, lines):
+    """Found by the fuzzer."""
+    assert not READERS["location30"].accepts(gzip.compress(tar("bangkok", lines)), tmp_path)
+
+
 @pytest.mark.parametrize("dtype", ["O", "V8", "M8[s]", "c16", "U3"])
 def test_arrays_of_anything_but_numbers_are_no_canary(tmp_path, dtype):
     file = io.BytesIO()

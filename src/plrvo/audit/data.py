@@ -126,13 +126,19 @@ def _member(path: Path) -> bytes:
 
 def _labelled(name: str, text: bytes, classes: int, records: int | None = None, features: int | None = None) -> Dataset:
     """Lines of a label, 1 to `classes`, and binary features."""
+    expected = "lines of a label and features"
     try:
-        table = np.loadtxt(
-            text.decode("ascii").replace('"', "").splitlines()[:records], delimiter=",", dtype=np.int64, ndmin=2
-        )
-    except (ValueError, UnicodeDecodeError) as error:
+        lines = text.decode("ascii").replace('"', "").split("\n")[:records]
+        if not "".join(lines).strip():
+            raise InvalidArgument("data_dir", name, expected)  # which NumPy only warns of
+        table = np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=2, comments=None)
+    except InvalidArgument:
+        raise
+    except ValueError as error:
         raise InvalidArgument("data_dir", name, f"lines of whole numbers ({error})") from None
     y, x = table[:, 0] - 1, table[:, 1:][:, :features]
+    if not x.size:
+        raise InvalidArgument("data_dir", name, expected)
     if y.min() < 0 or y.max() >= classes or x.min() < 0 or x.max() > 1:
         raise InvalidArgument("data_dir", name, f"a label from 1 to {classes} and features 0 or 1 in every line")
     return Dataset(name, x.astype(np.float32), y, classes)
