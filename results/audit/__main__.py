@@ -55,7 +55,7 @@ COMMANDS: dict[str, str | list[str]] = {
         for name, setting in CLIPBKD.items()
         for kind, noise in SHAPES.items()
     },
-    "clipbkd-sst2-no-noise": _clipbkd("sst2", "lr", (8,), 400, "--noise gaussian --without noise"),
+    "clipbkd-sst2-no-noise": _clipbkd("sst2", "lr", (8,), 2000, "--noise gaussian --without noise"),
     "one-run-gradient": _one_run(LOGISTIC, "gradient", (2, 8)),
     "one-run-example": _one_run(LOGISTIC, "example", (2, 8)),
     "one-run-cnn": _one_run(CNN, "gradient", (8,)),
