@@ -74,7 +74,7 @@ def _reading(rows: Rows) -> list[str]:
         "free, takes some of it back. All layers at once, with batches of this size and so few steps, came out at",
         "chance in the private rows that were run, which are those at epsilon 3 with Gaussian and Gamma noise.",
         "",
-        "The learning rates: 0.02 for the head lies between two of five tried on the cached features, without noise and",
+        "The learning rates: 0.02 for the head lies between two of five tried on cached features, without noise and",
         "with Gaussian noise, on this data, which no epsilon here covers; 5e-4 for all layers is the paper's; 5e-3",
         "for biases is ten times that. When the first private row of all layers came out at chance, a fifth of that",
         "rate, and ten steps of a fourfold batch, were tried with Gaussian noise at epsilon 3: at chance as well. None",
