@@ -96,7 +96,7 @@ def _against_sampling(rows: Rows) -> str:
             gains = [
                 f"{100 * (mine - theirs):+.1f}" for mine, theirs in pairs if mine is not None and theirs is not None
             ]
-            if mechanism != "dp-sgd" and gains:
+            if mechanism != "dp-sgd" and len(gains) == len(EPSILONS):
                 parts.append(f"{NAMES[mechanism]} {', '.join(gains)} points ({task})")
     return "; ".join(parts)
 
