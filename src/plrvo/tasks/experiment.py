@@ -26,6 +26,7 @@ from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.journal import Journal, reconcile, weights_digest
 from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
 from plrvo.training.plain import PlainOptimizer, summed
+from plrvo.training.randomness import fresh_generator
 from plrvo.training.receipt import make_receipt, write_receipt
 from plrvo.validate import InvalidArgument
 
@@ -105,6 +106,8 @@ class Streams:
     @staticmethod
     def from_seed(seed: int | None) -> Streams:
         """A seed of None asks the operating system. The same seed gives the same three streams."""
+        if seed is None:
+            return Streams(fresh_generator(), fresh_generator(), fresh_generator())
         words = np.random.SeedSequence(seed).generate_state(3, np.uint64)
         weights, batches, noise = (torch.Generator().manual_seed(int(word >> np.uint64(1))) for word in words)
         return Streams(weights, batches, noise)

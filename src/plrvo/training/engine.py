@@ -27,6 +27,7 @@ from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
 from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.optimizer import optimizer_class
+from plrvo.training.randomness import fresh_generator
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
 from plrvo.validate import InvalidArgument, positive_integer
@@ -140,7 +141,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         batch_size = expected_batch_size or max(1, round(plan.batch_share * size))
         positive_integer(expected_batch_size=batch_size)
         key = ftrl.noise_key(noise_source) if plan.correlation else 0
-        noise_source = noise_source or _from_the_operating_system()
+        noise_source = noise_source or fresh_generator()
         loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first)
 
         clip = self._opacus_clip(clipping, optimizer)
@@ -291,7 +292,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths)
         else:
-            generator = generator or _from_the_operating_system()
+            generator = generator or fresh_generator()
             if distributed:
                 _as_in_the_first_process(generator)
             self.sampler = PoissonSampler(
@@ -358,9 +359,3 @@ def _as_in_the_first_process(generator: torch.Generator) -> None:
     state = generator.get_state()
     torch.distributed.broadcast(state, src=0)
     generator.set_state(state)
-
-
-def _from_the_operating_system() -> torch.Generator:
-    generator = torch.Generator()
-    generator.seed()
-    return generator

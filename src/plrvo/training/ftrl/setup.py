@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from plrvo.accounting.correlated import ADJACENCY, CorrelatedLedger, CyclicPoisson
 from plrvo.design import Plan
 from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
+from plrvo.training.randomness import fresh_generator
 from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 
@@ -41,15 +42,12 @@ def batches(
     if isinstance(cyclic, CyclicPoisson):
         if cyclic.groups > size:
             raise InvalidArgument("groups", cyclic.groups, f"at most {size}, the number of examples")
-        source = generator or torch.Generator()
-        if generator is None:
-            source.seed()
         return CyclicSampler(
             size=size,
             sample_rate=cyclic.sample_rate,
             groups=cyclic.groups,
             steps=steps,
-            generator=source,
+            generator=generator or fresh_generator(),
             lengths=lengths,
         )
     participation = plan.correlation.order
