@@ -13,6 +13,7 @@ from plrvo.cli.audit import audit
 from plrvo.cli.calibrate import calibrate
 from plrvo.cli.design import design
 from plrvo.cli.options import option_name
+from plrvo.cli.reproduce import reproduce
 from plrvo.cli.selftest import selftest
 from plrvo.cli.train import train
 from plrvo.cli.verify import verify
@@ -33,6 +34,7 @@ app.command()(account)
 app.command()(calibrate)
 app.command()(design)
 app.add_typer(audit, name="audit")
+app.command()(reproduce)
 app.command()(selftest)
 app.command()(train)
 app.command()(verify)

@@ -41,3 +41,7 @@ class StepProgress:
         if "epsilon_certified" in metrics:
             parts.append(f"epsilon {metrics['epsilon_certified']:.3f}")
         self._bar.update(self._task, completed=step, total=steps, shown=", ".join(parts))
+
+    def rows(self, done: int, count: int, shown: str) -> None:
+        """Progress over the rows of a table, and what is being done for the one at hand."""
+        self._bar.update(self._task, completed=done, total=count, shown=shown)

@@ -1,0 +1,150 @@
+"""`plrvo reproduce`: the paper's tables and figures, printed values beside measured ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from plrvo.cli import options, show
+from plrvo.cli import train_options as given
+from plrvo.cli.progress import StepProgress
+from plrvo.paper.catalog import ENTRIES, find
+from plrvo.paper.entry import Context, Entry, Scale
+from plrvo.paper.reproduce import EPSILONS, Reproduction
+from plrvo.validate import InvalidArgument
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A table or figure, as --list names it.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Name every entry, what it needs and how long it takes.")] = (
+        False
+    ),
+    scale: Annotated[
+        Scale,
+        typer.Option(
+            help="quick: what two cores do, stand-ins named. full: as in the paper. smoke: only that it runs."
+        ),
+    ] = Scale.quick,
+    seed: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results; runs/NAME-SCALE if not given.")] = None,
+    data_dir: given.DataDirOption = None,
+    as_json: options.JsonOption = False,
+) -> int:
+    """Regenerate a table or figure of the paper, with what is printed beside what comes out.
+
+    Writes reproduction.json, a CSV file, a plot, and the folders of all training runs with their receipts. Rows are
+    kept as they finish: the same command goes on where it was stopped. `plrvo report` makes a page of the folder.
+
+    Example: plrvo reproduce table-cnn-mnist --scale quick --out runs/mnist
+    """
+    if listing:
+        rows = [_listed(entry, data_dir) for entry in ENTRIES]
+        if as_json:
+            show.print_json({"entries": rows})
+        else:
+            _print_list(rows)
+        return 0
+    if name is None:
+        raise InvalidArgument("name", None, "one of those that `plrvo reproduce --list` shows")
+    if seed < 0:
+        raise InvalidArgument("seed", seed, "a whole number that is not negative")
+    entry = find(name)
+    _require(entry, scale)
+    folder = out or Path("runs") / f"{name}-{scale.value}"
+    context = Context(scale, folder, data_dir, seed)
+    with StepProgress(name) as bar:
+        found = Reproduction(entry, folder, context).run(bar.rows)
+    if as_json:
+        show.print_json(found)
+    else:
+        _print_rows(found)
+    return 0
+
+
+def _require(entry: Entry, scale: Scale) -> None:
+    """Refuse before work is done; data may still be downloaded, packages are the user's to install."""
+    if scale not in entry.needs:
+        raise InvalidArgument("scale", scale.value, "one of " + ", ".join(entry.needs))
+    missing = [item.removeprefix("package ") for item in entry.needs[scale].missing(None) if item.startswith("package")]
+    if missing:
+        raise InvalidArgument("name", entry.name, f"the packages {', '.join(missing)}: pip install 'plrvo[dev]'")
+
+
+def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
+    scales = {}
+    for scale in (Scale.quick, Scale.full):
+        needs, missing = entry.needs[scale], entry.needs[scale].missing(data_dir)
+        if needs.elsewhere:
+            missing.append(needs.elsewhere)
+        scales[scale.value] = {
+            "minutes": needs.minutes,
+            "needs": [*needs.data, *([needs.elsewhere] if needs.elsewhere else [])],
+            "missing": missing,
+            "runs_here": not missing,
+            "stand_in": entry.stand_in.get(scale),
+        }
+    return {"name": entry.name, "title": entry.title, "paper": entry.where, **scales}
+
+
+def _print_list(rows: list[dict[str, Any]]) -> None:
+    table = Table(
+        title="Tables and figures of the paper, and comparisons that it does not make",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    for column in ("name", "what", "quick", "full", "needs"):
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    for row in rows:
+        quick, full = row["quick"], row["full"]
+        table.add_row(row["name"], row["title"], _time(quick), _time(full), ", ".join(quick["needs"]) or "nothing")
+    console = Console()
+    console.print(table)
+    console.print(
+        "quick and full: time on two cores, and what is missing here. Details: --list --json.", highlight=False
+    )
+
+
+def _time(scale: dict[str, Any]) -> str:
+    minutes = scale["minutes"]
+    length = f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
+    length = f"{minutes / 60:.0f} h" if minutes >= 120 else length
+    return length if scale["runs_here"] else f"{length} (missing: {', '.join(scale['missing'])})"
+
+
+def _print_rows(found: dict[str, Any]) -> None:
+    console = Console()
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
+    table.title = f"{found['title']} ({found['paper']}), scale {found['scale']}"
+    table.add_column("row")
+    for name in EPSILONS:
+        table.add_column(name, justify="right", min_width=len(name))
+    for name in found["columns"]:
+        words = name.replace("_", " ")
+        table.add_column(words, justify="right", min_width=max(map(len, words.split())))
+    for row in found["rows"]:
+        cells = [row["label"], *(_number(row["epsilon"][name]) for name in EPSILONS)]
+        table.add_row(*cells, *(_pair(row, name) for name in found["columns"]))
+    console.print(table)
+    console.print("The first four columns are epsilons; the paper's values are in parentheses.", highlight=False)
+    for row in found["rows"]:
+        if row["flag"]:
+            console.print(f"{row['label']}: {row['flag']}", style="bold red", highlight=False)
+    if found["stand_in"]:
+        console.print(f"Stand-in: {found['stand_in']}.", highlight=False)
+    for text in found["findings"]:
+        console.print(f"- {text}", highlight=False)
+    console.print(f"files: {', '.join(found['files'].values())}", highlight=False)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _pair(row: dict[str, Any], name: str) -> str:
+    measured, printed = row["measured"].get(name), row["printed"].get(name)
+    return _number(measured) + ("" if printed is None else f"\n({printed:g})")

@@ -1,0 +1,17 @@
+"""Every table and figure of the paper by name, and the comparisons that it does not make."""
+
+from __future__ import annotations
+
+from plrvo.paper import cnn_tables
+from plrvo.paper.entry import Entry
+from plrvo.validate import InvalidArgument
+
+ENTRIES: tuple[Entry, ...] = (*cnn_tables.ENTRIES,)
+
+
+def find(name: str) -> Entry:
+    """The entry of that name."""
+    for entry in ENTRIES:
+        if entry.name == name:
+            return entry
+    raise InvalidArgument("name", name, "one of those that `plrvo reproduce --list` shows")

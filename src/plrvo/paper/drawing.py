@@ -1,0 +1,80 @@
+"""The figure of an entry, from its finished rows alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plrvo.files import write_bytes
+from plrvo.paper.entry import Panel, Result
+
+COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21", "#5f6a72", "#17a2a2", "#a0522d")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str) -> None:
+    """Write the picture: measured values with full markers, the paper's with hollow ones and broken lines."""
+    from matplotlib.figure import Figure
+
+    across = min(2, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(7.2 if across == 1 else 11.0, 4.4 * down), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    grid = figure.subplots(down, across, squeeze=False).ravel()
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw_panel(axes, panel, [row for row in rows if panel.only(row)])
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=140)
+    write_bytes(path, content.getvalue())
+
+
+def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
+    drawn = 0
+    groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in rows))
+    for group in groups:
+        mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
+        for name in panel.ys:
+            label = ", ".join(
+                str(part) for part in (group, name if len(panel.ys) > 1 or group is None else None) if part
+            )
+            style: dict[str, Any] = {"color": COLORS[drawn % len(COLORS)], "marker": MARKERS[drawn % len(MARKERS)]}
+            drawn += _draw_line(axes, panel, mine, name, label, style)
+    axes.set_xlabel(panel.xlabel)
+    axes.set_ylabel(panel.ylabel)
+    axes.set_title(panel.title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xscale("log" if panel.xlog else "linear")
+    axes.set_yscale("log" if panel.ylog else "linear")
+    if drawn > 1 or axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False)
+
+
+def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: str, style: dict[str, Any]) -> int:
+    """Whether something was there to be drawn."""
+    if panel.curve is not None:
+        curves = [row["details"][panel.curve] for row in rows if panel.curve in row["details"]]
+        for curve in curves:
+            axes.plot([x for x, _ in curve], [y for _, y in curve], color=style["color"], label=label or None)
+        return bool(curves)
+    found = False
+    for part, look in (
+        ("measured", {"markersize": 4, "label": label}),
+        ("printed", {"markersize": 6, "markerfacecolor": "none", "linestyle": "--", "label": f"{label} (paper)"}),
+    ):
+        pairs = [(value_of(row, panel.x), row[part].get(name)) for row in rows]
+        pairs = sorted((x, y) for x, y in pairs if x is not None and y is not None)
+        if pairs:
+            axes.plot([x for x, _ in pairs], [y for _, y in pairs], **style, **look)
+            found = True
+    return int(found)
+
+
+def value_of(row: Result, name: str) -> Any:
+    """A parameter, an epsilon (`epsilon.certified`) or a measured value, by name."""
+    if name.startswith("epsilon."):
+        return row["epsilon"].get(name.removeprefix("epsilon."))
+    return row["parameters"].get(name, row["measured"].get(name))

@@ -1,0 +1,129 @@
+"""One table or figure of the paper: what it needs, its rows, and how each row is measured.
+
+A row has what the paper prints and a function that measures the same thing here. The framework (`reproduce`) runs the
+rows one after another and keeps each as it finishes; it knows nothing of noise or models. A new table is one `Entry`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting import Epsilon
+
+Numbers = Mapping[str, float | None]
+Result = dict[str, Any]  # a finished row, as plain data
+
+
+class Scale(StrEnum):
+    """How much of the paper's work is done; smoke only shows that it runs, its numbers mean nothing."""
+
+    smoke = "smoke"
+    quick = "quick"
+    full = "full"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a row may use: the data folder, a folder of its own for training runs, a seed, a place for progress."""
+
+    scale: Scale
+    folder: Path
+    data_dir: Path | None = None
+    seed: int = 0
+    say: Callable[[str], None] = lambda text: None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came out: values named as in `Row.printed`, the bracket, a remark, and whatever else is worth keeping.
+
+    `epsilon` has the names printed, published, certified and lower; `flag` says where the paper's numbers do not fit
+    together. `details` are plain data: single runs, curves, receipts' digests.
+    """
+
+    values: Numbers
+    epsilon: Numbers = field(default_factory=dict)
+    flag: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table, or one point of a figure."""
+
+    key: str  # unique in the entry, and fit for a file name
+    label: str
+    parameters: Mapping[str, Any]
+    printed: Numbers
+    measure: Callable[[Context], Measured]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One system of axes: which values are drawn against what.
+
+    `x` and `ys` name parameters, measured values or epsilons of the rows; `lines` names the parameter whose values are
+    lines of their own. Printed values of the same name are drawn beside the measured ones.
+    """
+
+    x: str
+    ys: tuple[str, ...]
+    xlabel: str
+    ylabel: str
+    title: str = ""
+    lines: str | None = None
+    xlog: bool = False
+    ylog: bool = False
+    only: Callable[[Result], bool] = lambda row: True
+    curve: str | None = None  # rows whose details hold a whole curve of (x, y) under this name
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a scale needs: data sets (folders of the data folder), importable packages, minutes on two cores.
+
+    `elsewhere` says what no option of ours brings: a graphics card, weights from a hub.
+    """
+
+    minutes: float
+    data: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    elsewhere: str | None = None
+
+    def missing(self, data_dir: Path | None) -> list[str]:
+        """What is not there: packages to install, data sets that would have to be downloaded."""
+        absent = [f"package {name}" for name in self.packages if importlib.util.find_spec(name) is None]
+        folder = data_dir or (Path(os.environ["PLRVO_DATA"]) if "PLRVO_DATA" in os.environ else None)
+        absent += [f"data {name}" for name in self.data if folder is None or not (folder / name).exists()]
+        return absent
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure. `stand_in` says, by scale, what replaces what the paper used."""
+
+    name: str
+    title: str
+    where: str  # in the paper
+    rows: Callable[[Scale], Sequence[Row]]
+    needs: Mapping[Scale, Needs]
+    panels: tuple[Panel, ...]
+    findings: Callable[[Sequence[Result]], list[str]] = lambda rows: []
+    stand_in: Mapping[Scale, str] = field(default_factory=dict)
+
+
+def four_epsilons(printed: float | None, bracket: Epsilon) -> dict[str, float | None]:
+    """What the paper prints beside our bracket; infinities are not numbers for a file."""
+    found = {
+        "printed": printed,
+        "published": bracket.published,
+        "certified": bracket.certified,
+        "lower": bracket.lower,
+    }
+    return {name: None if value is None or value == float("inf") else value for name, value in found.items()}

@@ -1,0 +1,129 @@
+"""Training runs of a row: each in its own folder with its receipt, taken up again where an earlier attempt stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting import Workload, calibrate
+from plrvo.design import Plan
+from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
+from plrvo.paper.entry import Context
+
+LARGE_K = 1000.0  # of Gamma noise that is fitted to a budget: within 0.3 % of the best that it can do
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained, apart from its noise.
+
+    The rate of SGD is for gradients in units of the clip, as in `plrvo train`.
+    """
+
+    task: str
+    model: str | None
+    sample_rate: float
+    steps: int
+    learning_rate: float
+    optimizer: str = "adam"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    label_smoothing: float = 0.0
+    evaluate_every: int | None = None  # None: at the end
+    physical_batch: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the task's family
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The metrics over steps, the last of them, and the receipt of a private run."""
+
+    metrics: Mapping[str, Any]
+    history: list[dict[str, Any]]
+    receipt: Mapping[str, Any] | None
+
+    @property
+    def accuracy(self) -> float:
+        return 100 * float(self.metrics["accuracy"])
+
+
+def fitted(kind: str, work: Workload, epsilon: float, delta: float, k: float = LARGE_K) -> Plan:
+    """The plan of the narrowest noise of a kind that certifies the budget."""
+    shapes: dict[str, Noise] = {
+        "gaussian": Gaussian(work.clip),
+        "laplace": Laplace(work.clip),
+        "gamma": GammaPLRV(k, 1 / (k * work.clip)),
+    }
+    return Plan.certify(calibrate(shapes[kind], work, epsilon, delta), work, delta, epsilon)
+
+
+def train(
+    context: Context, name: str, recipe: Recipe, plan: Plan | None, seed: int, postprocess: str | None = None
+) -> Trained:
+    """Train in the folder `name` of the row, or go on there; a plan of None trains without privacy."""
+    from plrvo.tasks import experiment
+    from plrvo.training.loop import read_history
+
+    streams = experiment.Streams.from_seed(seed)
+    preset = _prepared(recipe, context, streams)
+    out = context.folder / name
+    clip = 1.0 if plan is None or recipe.optimizer != "sgd" else plan.workload.clip
+    settings = experiment.Settings(
+        out=out,
+        learning_rate=recipe.learning_rate / clip,
+        optimizer=recipe.optimizer,
+        momentum=recipe.momentum,
+        weight_decay=recipe.weight_decay,
+        schedule=recipe.schedule,
+        postprocess=postprocess,
+        physical_batch=recipe.physical_batch or preset.defaults.physical_batch,
+        evaluate_every=recipe.evaluate_every or recipe.steps,
+        checkpoint_every=max(50, recipe.steps // 10),
+        resume=plan is not None and (out / experiment.CHECKPOINT).exists(),
+        seed=seed,
+    )
+
+    def watch(step: int, steps: int, metrics: dict[str, Any]) -> None:
+        context.say(f"{name}, step {step} of {steps}")
+
+    if plan is None:
+        _remove_unfinished(out)
+        history = experiment.run_plain(
+            preset.task, preset.module, recipe.sample_rate, recipe.steps, settings, streams, watch
+        )
+        return Trained(history[-1], history, None)
+    receipt = experiment.run_private(preset.task, preset.module, plan, settings, streams, watch)
+    return Trained(receipt["run"]["metrics"], read_history(out / experiment.METRICS), receipt)
+
+
+def dimension_of(recipe: Recipe, context: Context) -> int:
+    """The number of parameters that the recipe trains."""
+    from plrvo.tasks import experiment
+
+    module = _prepared(recipe, context, experiment.Streams.from_seed(0)).module
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def _prepared(recipe: Recipe, context: Context, streams: Any) -> Any:
+    from torch import nn
+
+    from plrvo.tasks import catalog
+
+    request = catalog.Request(recipe.task, recipe.model, context.data_dir, dict(recipe.options))
+    preset = catalog.prepare(request, streams.weights)
+    if not recipe.label_smoothing:
+        return preset
+    loss = nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)
+    description = {**preset.task.description, "label_smoothing": recipe.label_smoothing}
+    return replace(preset, task=replace(preset.task, loss=loss, description=description))
+
+
+def _remove_unfinished(out: Path) -> None:
+    """A run without privacy keeps no checkpoint: what an earlier attempt left behind is begun again."""
+    from plrvo.tasks import experiment
+
+    for name in (experiment.WEIGHTS, experiment.METRICS):
+        (out / name).unlink(missing_ok=True)
