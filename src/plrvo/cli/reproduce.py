@@ -124,8 +124,7 @@ def _print_rows(found: dict[str, Any]) -> None:
     for name in EPSILONS:
         table.add_column(name, justify="right", min_width=len(name))
     for name in found["columns"]:
-        words = name.replace("_", " ")
-        table.add_column(words, justify="right", min_width=max(map(len, words.split())))
+        table.add_column(name.replace("_", " "), justify="right", overflow="fold")
     for row in found["rows"]:
         cells = [row["label"], *(_number(row["epsilon"][name]) for name in EPSILONS)]
         table.add_row(*cells, *(_pair(row, name) for name in found["columns"]))
