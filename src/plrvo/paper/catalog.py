@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from plrvo.paper import cnn_tables
+from plrvo.paper import cnn_tables, convergence, dependency, fair, ftrl, snr, utility, vit
 from plrvo.paper.entry import Entry
 from plrvo.validate import InvalidArgument
 
-ENTRIES: tuple[Entry, ...] = (*cnn_tables.ENTRIES,)
+ENTRIES: tuple[Entry, ...] = (
+    *snr.ENTRIES,
+    *utility.ENTRIES,
+    *vit.ENTRIES,
+    *convergence.ENTRIES,
+    *ftrl.ENTRIES,
+    *dependency.ENTRIES,
+    *cnn_tables.ENTRIES,
+    *fair.ENTRIES,
+)
 
 
 def find(name: str) -> Entry:

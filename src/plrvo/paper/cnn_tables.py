@@ -8,15 +8,13 @@ happens at the same certified epsilon is the entry `fair-...`. Optimizer and los
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from plrvo.design import Plan
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, mismatch
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
-from plrvo.paper.training import Recipe, fitted, train
+from plrvo.paper.training import Recipe, fitted, trials
 
 MEASURES = ("gaussian", "laplace", "gamma", "gamma_score")
 SEEDS = {Scale.smoke: 1, Scale.quick: 1, Scale.full: 5}
@@ -58,25 +56,9 @@ def _measure(task: str, row: CnnRow, context: Context) -> Measured:
         "gamma": Plan.certify(row.noise, work, CNN_DELTA),
         "gamma_score": Plan.certify(row.noise, work, CNN_DELTA),
     }
-    runs: dict[str, list[float]] = {}
-    certified = {}
-    for name, plan in plans.items():
-        plan = _of_steps(plan, recipe.steps)
-        for seed in range(context.seed, context.seed + SEEDS[context.scale]):
-            post = "score" if name == "gamma_score" else None
-            done = train(context, f"{name}-{seed}", recipe, plan, seed, post)
-            runs.setdefault(name, []).append(done.accuracy)
-        certified[name] = plans[name].bracket.certified
-    means = {name: statistics.fmean(values) for name, values in runs.items()}
+    done = trials(context, recipe, plans, SEEDS[context.scale])
     epsilons = four_epsilons(row.printed_epsilon, plans["gamma"].bracket)
-    return Measured(means, epsilons, flag_of(row), {"accuracies": runs, "epsilon_certified": certified})
-
-
-def _of_steps(plan: Plan, steps: int) -> Plan:
-    """The plan of a shorter run with the same noise, for a smoke test."""
-    if steps == plan.workload.steps:
-        return plan
-    return Plan.certify(plan.noise, replace(plan.workload, steps=steps), plan.delta)
+    return Measured(done.means, epsilons, flag_of(row), done.details)
 
 
 def _rows(task: str, scale: Scale) -> Sequence[Row]:

@@ -38,9 +38,8 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
     for group in groups:
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
         for name in panel.ys:
-            label = ", ".join(
-                str(part) for part in (group, name if len(panel.ys) > 1 or group is None else None) if part
-            )
+            shown = name.removeprefix("epsilon.").replace("_", " ") if len(panel.ys) > 1 or group is None else None
+            label = ", ".join(str(part) for part in (group, shown) if part)
             style: dict[str, Any] = {"color": COLORS[drawn % len(COLORS)], "marker": MARKERS[drawn % len(MARKERS)]}
             drawn += _draw_line(axes, panel, mine, name, label, style)
     axes.set_xlabel(panel.xlabel)
@@ -65,7 +64,7 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
         ("measured", {"markersize": 4, "label": label}),
         ("printed", {"markersize": 6, "markerfacecolor": "none", "linestyle": "--", "label": f"{label} (paper)"}),
     ):
-        pairs = [(value_of(row, panel.x), row[part].get(name)) for row in rows]
+        pairs = [(value_of(row, panel.x), value_of(row, name, part)) for row in rows]
         pairs = sorted((x, y) for x, y in pairs if x is not None and y is not None)
         if pairs:
             axes.plot([x for x, _ in pairs], [y for _, y in pairs], **style, **look)
@@ -73,8 +72,8 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
     return int(found)
 
 
-def value_of(row: Result, name: str) -> Any:
-    """A parameter, an epsilon (`epsilon.certified`) or a measured value, by name."""
+def value_of(row: Result, name: str, part: str = "measured") -> Any:
+    """An epsilon (`epsilon.certified`), a measured or printed value, or a parameter, by name."""
     if name.startswith("epsilon."):
-        return row["epsilon"].get(name.removeprefix("epsilon."))
-    return row["parameters"].get(name, row["measured"].get(name))
+        return row["epsilon"].get(name.removeprefix("epsilon.")) if part == "measured" else None
+    return row[part].get(name, row["parameters"].get(name) if part == "measured" else None)

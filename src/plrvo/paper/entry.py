@@ -30,13 +30,17 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Context:
-    """What a row may use: the data folder, a folder of its own for training runs, a seed, a place for progress."""
+    """What a row may use: the data folder, a folder of its own for training runs, a seed, a place for progress.
+
+    `kept` holds data that was loaded for earlier rows.
+    """
 
     scale: Scale
     folder: Path
     data_dir: Path | None = None
     seed: int = 0
     say: Callable[[str], None] = lambda text: None
+    kept: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

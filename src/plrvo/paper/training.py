@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Workload, calibrate
+from plrvo.accounting.correlated import Correlation
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.paper.entry import Context
 
 LARGE_K = 1000.0  # of Gamma noise that is fitted to a budget: within 0.3 % of the best that it can do
+SCORE = "_score"  # ends the name of a noise whose score is taken of the released sums
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,63 @@ class Trained:
         return 100 * float(self.metrics["accuracy"])
 
 
-def fitted(kind: str, work: Workload, epsilon: float, delta: float, k: float = LARGE_K) -> Plan:
+def fitted(kind: str, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None) -> Plan:
     """The plan of the narrowest noise of a kind that certifies the budget."""
     shapes: dict[str, Noise] = {
         "gaussian": Gaussian(work.clip),
         "laplace": Laplace(work.clip),
-        "gamma": GammaPLRV(k, 1 / (k * work.clip)),
+        "gamma": GammaPLRV(LARGE_K, 1 / (LARGE_K * work.clip)),
     }
-    return Plan.certify(calibrate(shapes[kind], work, epsilon, delta), work, delta, epsilon)
+    noise = calibrate(shapes[kind.removesuffix(SCORE)], work, epsilon, delta, correlation)
+    return Plan.certify(noise, work, delta, epsilon, correlation)
+
+
+def shortened(plan: Plan, steps: int) -> Plan:
+    """The plan of another number of steps with the same noise."""
+    if steps == plan.workload.steps:
+        return plan
+    return Plan.certify(plan.noise, replace(plan.workload, steps=steps), plan.delta, None, plan.correlation)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Every noise with every seed: accuracies in per cent."""
+
+    accuracies: Mapping[str, list[float]]
+    certified: Mapping[str, float | None]  # for the steps that were taken
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        return {name: statistics.fmean(values) for name, values in self.accuracies.items()}
+
+    @property
+    def spreads(self) -> dict[str, float | None]:
+        """Standard deviations over seeds; nothing is known of the spread of one run."""
+        return {n: statistics.stdev(v) if len(v) > 1 else None for n, v in self.accuracies.items()}
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return {"accuracies": dict(self.accuracies), "spread": self.spreads, "run_certified": dict(self.certified)}
+
+
+def trials(
+    context: Context, recipes: Mapping[str, Recipe] | Recipe, plans: Mapping[str, Plan | None], seeds: int
+) -> Trials:
+    """Train with each plan and each seed, one recipe for all or one for each name.
+
+    A name that ends in SCORE has the noise's score taken of its released sums; a plan of None is not private. Plans
+    are for any number of steps: runs take those of the recipe.
+    """
+    accuracies: dict[str, list[float]] = {}
+    certified: dict[str, float | None] = {}
+    for name, plan in plans.items():
+        recipe = recipes if isinstance(recipes, Recipe) else recipes[name]
+        used = None if plan is None else shortened(plan, recipe.steps)
+        certified[name] = None if used is None else used.bracket.certified
+        for seed in range(context.seed, context.seed + seeds):
+            post = "score" if name.endswith(SCORE) else None
+            accuracies.setdefault(name, []).append(train(context, f"{name}-{seed}", recipe, used, seed, post).accuracy)
+    return Trials(accuracies, certified)
 
 
 def train(
@@ -112,7 +164,7 @@ def _prepared(recipe: Recipe, context: Context, streams: Any) -> Any:
 
     from plrvo.tasks import catalog
 
-    request = catalog.Request(recipe.task, recipe.model, context.data_dir, dict(recipe.options))
+    request = catalog.Request(recipe.task, recipe.model, context.data_dir, dict(recipe.options), context.kept)
     preset = catalog.prepare(request, streams.weights)
     if not recipe.label_smoothing:
         return preset

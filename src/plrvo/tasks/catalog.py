@@ -7,10 +7,10 @@ family is one line here.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plrvo.validate import InvalidArgument
 
@@ -19,15 +19,32 @@ if TYPE_CHECKING:
 
     from plrvo.tasks.preset import Preset
 
+Loaded = TypeVar("Loaded")
+
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for; a model of None is the family's own choice, `options` are those that were given."""
+    """What the user asks for; a model of None is the family's own choice, `options` are those that were given.
+
+    `kept`, if given, holds what was loaded for earlier requests: who trains on the same data many times passes the
+    same dictionary each time.
+    """
 
     name: str
     model: str | None = None
     data_dir: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    kept: dict[tuple[Any, ...], Any] | None = None
+
+    def loaded(self, what: str, load: Callable[[], Loaded]) -> Loaded:
+        """What `load` gives for this data set; kept under the name of `what` where the request keeps things."""
+        if self.kept is None:
+            return load()
+        key = (what, self.name, self.data_dir)
+        if key not in self.kept:
+            self.kept[key] = load()
+        found: Loaded = self.kept[key]
+        return found
 
 
 @dataclass(frozen=True)

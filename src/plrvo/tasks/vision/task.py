@@ -18,11 +18,12 @@ FEATURE_MODEL = "efficientnet-lite0-head"
 def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a freshly initialised model for it."""
     model = request.model or DEFAULT_MODEL
-    data = load_images(request.name, request.data_dir)
+    data = request.loaded("images", lambda: load_images(request.name, request.data_dir))
     if model == FEATURE_MODEL:
         from plrvo.tasks.vision.features import feature_data  # the pretrained network comes with it
 
-        data = feature_data(data)
+        images = data
+        data = request.loaded("features", lambda: feature_data(images))
     channels, height, width = data.train_x.shape[1:]
     module = build_model(model, (channels, height, width), data.classes, generator)
     test = InMemory(data.test_x, data.test_y)
