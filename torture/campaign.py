@@ -12,21 +12,20 @@ from typing import Any
 
 from torture.audit import AuditTorture
 from torture.process import warm_up
+from torture.reproduce import ReproduceTorture
 from torture.train import Lost, TrainTorture
 
 
 def run(
     place: Path, seed: int, kills: int, corruptions: int, minutes: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The counts, and a sentence for everything that was lost. Ends after so many minutes in any case.
-
-    `reproduce`, once it exists, is one more object with `interrupted` and `corrupted` beside the two here.
-    """
+    """The counts, and a sentence for everything that was lost. Ends after so many minutes in any case."""
     random, counts, lost = Random(seed), Counter[str](), list[str]()
     warm_up(random)
     started = time.monotonic()
     train = TrainTorture(_folder(place / "train"), random, counts)
     audit = AuditTorture(_folder(place / "audit"), random, counts)
+    tables = ReproduceTorture(_folder(place / "reproduce"), random, counts)
     say(f"{train.seconds:.1f} s for a run that nothing happens to")
     rare = [train.clock, train.two_at_once, train.read_only]
 
@@ -37,15 +36,24 @@ def run(
             lost.append(f"{getattr(scenario, '__name__', 'once')}: {error}")
             say(f"LOST {lost[-1]}")
 
-    for scenario in (*rare, partial(train.once, "SIGTERM", "SIGTERM"), partial(train.once, "full disk", "disks full")):
+    for scenario in (
+        *rare,
+        partial(train.once, "SIGTERM", "SIGTERM"),
+        partial(train.once, "full disk", "disks full"),
+        tables.interrupted,
+    ):
         attempt(scenario)
     while counts["SIGKILL"] < kills or counts["corruptions"] < corruptions:
         if len(lost) > 20 or time.monotonic() - started > 60 * minutes:
             break
         if counts["corruptions"] * kills < counts["SIGKILL"] * corruptions or counts["SIGKILL"] >= kills:
-            attempt(random.choice([train.corrupted, train.corrupted, audit.corrupted]))
+            attempt(random.choice([train.corrupted, train.corrupted, audit.corrupted, tables.corrupted]))
         else:
-            attempt(random.choice([train.interrupted] * 7 + [audit.interrupted] * 2 + [random.choice(rare)]))
+            attempt(
+                random.choice(
+                    [train.interrupted] * 7 + [audit.interrupted] * 2 + [tables.interrupted] + [random.choice(rare)]
+                )
+            )
         say(f"{counts['SIGKILL']} kills, {counts['corruptions']} corruptions, {len(lost)} lost")
     return {
         "seed": seed,

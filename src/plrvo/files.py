@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import json
 import os
 import secrets
@@ -61,6 +62,15 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
         return parse_json(content)
     except ValueError:
         raise InvalidArgument(argument, str(path), f"{expected} (the file is not JSON)") from None
+
+
+def json_digest(value: Any) -> str:
+    """SHA-256 of a document, whatever the order of its keys.
+
+    >>> json_digest({"a": 1, "b": [2]}) == json_digest({"b": [2], "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def read_at_most(file: IO[bytes] | gzip.GzipFile, largest: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,8 +58,12 @@ def reproduce(
     _require(entry, scale)
     folder = out or Path("runs") / f"{name}-{scale.value}"
     context = Context(scale, folder, data_dir, seed)
-    with StepProgress(name) as bar:
-        found = Reproduction(entry, folder, context).run(bar.rows)
+    try:
+        with StepProgress(name) as bar:
+            found = Reproduction(entry, folder, context).run(bar.rows)
+    except KeyboardInterrupt:
+        print(f"plrvo: stopped; the same command goes on from {folder}", file=sys.stderr)
+        raise typer.Exit(130) from None
     if as_json:
         show.print_json(found)
     else:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import plrvo
-from plrvo.files import locked, read_json, write_bytes, write_json
+from plrvo.files import json_digest, locked, read_json, write_bytes, write_json
 from plrvo.paper.drawing import draw
 from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale
 from plrvo.validate import InvalidArgument
@@ -73,12 +73,10 @@ class Reproduction:
         path = self.out / FILE
         if not path.exists():
             return {}
-        found = read_json(path, "out", "a folder of `plrvo reproduce`")
-        if not isinstance(found, dict) or any(found.get(name) != value for name, value in self.heading.items()):
-            other = found.get("name") if isinstance(found, dict) else "something else"
-            raise InvalidArgument(
-                "out", str(self.out), f"a new folder: this one holds {other} at another scale, seed or version"
-            )
+        found = read_reproduction(self.out)
+        for name, value in self.heading.items():
+            if found.get(name) != value:
+                raise InvalidArgument("out", str(self.out), f"a new folder: in this one {name} is {found.get(name)}")
         rows = {row["key"]: row for row in found["rows"]}
         return {key: rows[key] for key in keys if key in rows}
 
@@ -86,6 +84,7 @@ class Reproduction:
         telling = status == "finished" and self.context.scale is not Scale.smoke
         found = {**self.heading, "version": plrvo.__version__, "status": status, "columns": columns(rows), "rows": rows}
         found |= {"findings": self.entry.findings(rows) if telling else []}
+        found["digest"] = json_digest(found)
         write_json(self.out / FILE, found)
         return found
 
@@ -95,6 +94,20 @@ class Reproduction:
         draw(self.entry.panels, rows, picture, self.entry.title)
         found = self._write(rows, "finished")
         return {**found, "files": {"json": str(self.out / FILE), "csv": str(table), "plot": str(picture)}}
+
+
+def read_reproduction(folder: Path) -> dict[str, Any]:
+    """What `reproduction.json` of a folder holds; refused if it is not what was written."""
+    found = read_json(folder / FILE, "out", "a folder of `plrvo reproduce`")
+    if not isinstance(found, dict) or found.get("digest") != json_digest(_without_digest(found)):
+        raise InvalidArgument(
+            "out", str(folder), f"a {FILE} as it was written; remove this one, and rows are measured again"
+        )
+    return found
+
+
+def _without_digest(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "digest"}
 
 
 def as_result(row: Row, measured: Measured) -> Result:

@@ -58,7 +58,7 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """The user asked to stop; the run has been saved."""
 
 

@@ -6,7 +6,6 @@ It protects against mistakes and damage, not against a forger: whoever trains ca
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +17,7 @@ from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
 from plrvo.accounting.group import group_epsilon
 from plrvo.design import Plan
-from plrvo.files import read_json, write_json
+from plrvo.files import json_digest, read_json, write_json
 from plrvo.noise import GridNoise, Noise
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.journal import Journal, unreconciled
@@ -69,7 +68,7 @@ def make_receipt(
         "audit": audit,
         "journal": None if journal is None else journal.summary(),
     }
-    return {**receipt, "digest": _digest(receipt)}
+    return {**receipt, "digest": json_digest(receipt)}
 
 
 def write_receipt(path: Path, receipt: dict[str, Any]) -> None:
@@ -90,7 +89,7 @@ def verify(path: Path) -> list[str]:
 
 def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
     found = []
-    if receipt["digest"] != _digest({key: value for key, value in receipt.items() if key != "digest"}):
+    if receipt["digest"] != json_digest({key: value for key, value in receipt.items() if key != "digest"}):
         found.append("the receipt has been changed since it was written (its digest differs)")
     try:
         plan = Plan.from_dict(receipt["plan"])
@@ -152,10 +151,6 @@ def _group(ledger: Ledger | CorrelatedLedger, delta: float, task: dict[str, Any]
         return None
     value = group_epsilon(ledger, size, delta)
     return {"of": task.get("group"), "size": size, "certified": None if math.isinf(value) else value, "delta": delta}
-
-
-def _digest(receipt: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(receipt, sort_keys=True).encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:
