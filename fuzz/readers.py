@@ -18,8 +18,8 @@ import numpy as np
 import plrvo
 from plrvo.accounting import Ledger
 from plrvo.audit import Canary, blocks, data
+from plrvo.audit.receipt import found_by
 from plrvo.cli.options import _noise_from_file
-from plrvo.cli.verify import found_by
 from plrvo.files import parse_json, read_json
 from plrvo.tasks import archive, features
 from plrvo.tasks.archive import BadArchive

@@ -16,6 +16,7 @@ from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
+from plrvo.audit.receipt import found_by
 from plrvo.audit.verdict import claimed_epsilon
 from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, required
@@ -84,8 +85,6 @@ def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> 
     for name, value in {"claim": claim, **options_given}.items():
         if value is not None and value is not False:
             raise InvalidArgument(name, value, "no value beside --receipt, which brings its own")
-    from plrvo.cli.verify import found_by
-
     try:
         wrong = found_by(path)
     except InvalidArgument as error:

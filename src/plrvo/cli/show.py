@@ -11,27 +11,10 @@ from rich.table import Table
 
 from plrvo.accounting import Epsilon, Workload, sigma_effective
 from plrvo.accounting.correlated import Correlation, CyclicPoisson, Participation
+from plrvo.accounting.printed import rounded_down as rounded_down  # every command finds them here
+from plrvo.accounting.printed import rounded_up as rounded_up
 from plrvo.cli.options import plain
 from plrvo.noise import Noise
-
-
-def rounded_up(value: float, digits: int = 4) -> str:
-    """A certified value to so many significant digits, never printed smaller than it is."""
-    return _rounded(value, digits, math.ceil)
-
-
-def rounded_down(value: float, digits: int = 4) -> str:
-    """A lower bound to so many significant digits, never printed larger than it is."""
-    return _rounded(value, digits, math.floor)
-
-
-def _rounded(value: float, digits: int, direction: Any) -> str:
-    if not math.isfinite(value):
-        return str(value)
-    if value == 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - digits)
-    return f"{direction(value / unit * (1 - 1e-15)) * unit:.{digits}g}"
 
 
 def print_json(result: dict[str, Any]) -> None:

@@ -7,26 +7,11 @@ from typing import Annotated
 
 import typer
 
-from plrvo.audit.one_run import differences
+from plrvo.audit.receipt import found_by
 from plrvo.cli import options, show
 from plrvo.files import read_json
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
-
-
-def found_by(receipt: Path) -> list[str]:
-    """Everything in which the receipt differs from what it should say."""
-    from plrvo.training.receipt import verify as recompute  # torch comes with it
-
-    found = recompute(receipt)
-    content = read_json(receipt, "receipt", "a receipt file")
-    if not content.get("audit"):
-        return found
-    try:
-        claimed, delta = content["epsilon"]["certified"], content["delta"]
-    except (KeyError, TypeError):
-        return found  # which says that a part of the receipt is missing
-    return [*found, *differences(content["audit"], claimed, delta)]
 
 
 def verify(
