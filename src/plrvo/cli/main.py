@@ -14,6 +14,7 @@ from plrvo.cli.calibrate import calibrate
 from plrvo.cli.design import design
 from plrvo.cli.options import option_name
 from plrvo.cli.reproduce import reproduce
+from plrvo.cli.report import report
 from plrvo.cli.selftest import selftest
 from plrvo.cli.train import train
 from plrvo.cli.verify import verify
@@ -37,6 +38,7 @@ app.add_typer(audit, name="audit")
 app.command()(reproduce)
 app.command()(selftest)
 app.command()(train)
+app.command()(report)
 app.command()(verify)
 
 

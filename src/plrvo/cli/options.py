@@ -75,6 +75,7 @@ OPTION_OF_ARGUMENT = {
     "sigma": "--noise-multiplier",
     "name": "TASK",
     "receipt": "RECEIPT",
+    "runs": "RUN",
     "audited_receipt": "--receipt",
 }
 

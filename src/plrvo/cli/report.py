@@ -1,0 +1,50 @@
+"""`plrvo report`: one page about runs, which opens anywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from plrvo.cli import options, show
+from plrvo.files import write_bytes
+from plrvo.validate import InvalidArgument
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The page.")] = Path("report.html"),
+    as_json: options.JsonOption = False,
+) -> int:
+    """Make one HTML page about runs, which needs no network: what is certified, what is refuted, and how to check it.
+
+    Every receipt is recomputed on the way. The page says where one does not verify, and the exit code is 1.
+
+    Example: plrvo report runs/digits --out digits.html
+    """
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InvalidArgument("out", str(out), "a file name that ends in .html")
+    if importlib.util.find_spec("jinja2") is None:
+        raise InvalidArgument("out", str(out), "jinja2: pip install plrvo[report]")
+    from plrvo.report.loading import read_run
+    from plrvo.report.page import make_page
+
+    read = [read_run(path) for path in runs]
+    write_bytes(out, make_page(read))
+    wrong = [f"{run.name}: {difference}" for run in read for difference in run.differences]
+    if as_json:
+        shown: list[dict[str, Any]] = [{"kind": run.kind, "name": run.name, "verified": run.verified} for run in read]
+        show.print_json({"path": str(out), "verified": not wrong, "differences": wrong, "runs": shown})
+    else:
+        print(f"page: {out}")
+        for difference in wrong:
+            print(f"does not verify: {difference}")
+    return int(bool(wrong))

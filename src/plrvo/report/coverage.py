@@ -1,0 +1,87 @@
+"""What a guarantee means for one person, and what it covers, in words that a newcomer understands."""
+
+from __future__ import annotations
+
+import math
+
+from plrvo.accounting.printed import rounded_up
+from plrvo.report.runs import Bracket, Receipt
+
+
+def most_often_right(epsilon: float, delta: float) -> float:
+    """The share of right guesses that nobody exceeds who tells apart, for a fair coin, the runs with an example and
+    without it: 1 - (1 - delta)/(1 + e^epsilon).
+
+    >>> print(f"{most_often_right(0.0, 0.0):.3f} {most_often_right(1.0, 1e-5):.3f}")
+    0.500 0.731
+    """
+    return 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+
+
+def meaning(receipt: Receipt) -> str | None:
+    """What the certified epsilon means for one person."""
+    certified = receipt.bracket.certified
+    if certified is None or not 0 <= receipt.delta < 1:
+        return None
+    share = min(1.0, most_often_right(certified, receipt.delta))
+    return (
+        "Flip a fair coin to decide whether one example is trained on. Whoever then guesses the coin from the model, "
+        f"knowing everything else, is right in at most {rounded_up(100 * share, 3)} % of cases; 50 % is blind guessing."
+    )
+
+
+def published_note(bracket: Bracket) -> str:
+    """How the paper's formula stands beside the bracket."""
+    if bracket.published is None or bracket.certified is None:
+        return "The paper has no formula for this noise."
+    if bracket.refutes_published:
+        return "Refuted: an attacker provably reaches more than this. It is not a guarantee."
+    if bracket.published < bracket.certified:
+        return "Neither proved nor refuted: it lies between the two bounds. It is not a guarantee."
+    return "More than what is proved: here the formula errs on the safe side."
+
+
+def coverage(receipt: Receipt) -> list[tuple[str, str]]:
+    """What the guarantee is about, and what it is not."""
+    zeroed = receipt.adjacency.startswith("zero")
+    whom = "set to zero" if zeroed else "left out"
+    items = [
+        (
+            "Who is protected",
+            f"Each single training example: the run would be about as likely had it been {whom} (adjacency: "
+            f"{receipt.adjacency}). Someone with several examples in the data is protected less.",
+        ),
+        ("How data was sampled", _sampling(receipt)),
+        (
+            "Delta",
+            f"{rounded_up(receipt.delta)}: the share of the guarantee that may fail. Keep it far below one over the "
+            "number of examples" + (f", here {1 / receipt.examples:.2g}." if receipt.examples else "."),
+        ),
+        (
+            "Arithmetic",
+            receipt.arithmetic[:1].upper() + receipt.arithmetic[1:] + ".",
+        ),
+        ("Randomness", ("Warning: noise from " if receipt.seeded else "Noise from ") + receipt.randomness + "."),
+    ]
+    if receipt.group is not None and receipt.group["certified"] is not None:
+        members = f"all {receipt.group.get('size')} examples of one {receipt.group.get('of')}"
+        items.append(
+            ("Groups", f"For {members} together, epsilon is at most {rounded_up(receipt.group['certified'])}.")
+        )
+    items.append(
+        (
+            "Not covered",
+            "Choosing this run among others on the same data, the test data that its metrics come from, and anything "
+            "else that was published about the training data. Several published runs add up.",
+        )
+    )
+    return items
+
+
+def _sampling(receipt: Receipt) -> str:
+    if receipt.sampler == "poisson":
+        return (
+            f"Every example enters each step by a coin of its own, with probability {receipt.sample_rate:g}; nobody sees "
+            "the coins (Poisson sampling)."
+        )
+    return receipt.sampler[:1].upper() + receipt.sampler[1:] + "."

@@ -1,0 +1,176 @@
+"""Which charts a page has, and what stands on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from plrvo.accounting.printed import rounded_down, rounded_up
+from plrvo.report.charts import Chart, Dot, DotRow, Kind, Line, dot_chart, line_chart
+from plrvo.report.densities import Densities, densities
+from plrvo.report.numbers import tell_metric
+from plrvo.report.runs import AuditResult, Bracket, Receipt, Reproduction, Training
+
+CERTIFIED, LOWER, PUBLISHED, PRINTED, AUDITED = (
+    "certified: at most",
+    "an attacker reaches at least",
+    "the paper's formula",
+    "printed in the paper",
+    "an attack reached",
+)
+_KINDS = {CERTIFIED: Kind(0), LOWER: Kind(1), PUBLISHED: Kind(2, hollow=True), PRINTED: Kind(3, hollow=True)}
+_SPAN = 0  # the style of bars between the bounds
+
+
+def bracket_dots(bracket: Bracket, printed: float | None = None) -> list[Dot]:
+    """The epsilons of one thing, on one line."""
+    told = (
+        (CERTIFIED, bracket.certified, rounded_up),
+        (LOWER, bracket.lower, rounded_down),
+        (PUBLISHED, bracket.published, "{:.4g}".format),
+        (PRINTED, printed, "{:.4g}".format),
+    )
+    return [Dot(kind, value, f"{kind} {tell(value)}") for kind, value, tell in told if value is not None]
+
+
+def bracket_chart(rows: Sequence[tuple[str, Bracket, float | None]], title: str) -> Chart | None:
+    """The brackets of several things, or of one without a name."""
+    drawn = []
+    for label, bracket, printed in rows:
+        dots = bracket_dots(bracket, printed)
+        known = bracket.lower is not None and bracket.certified is not None
+        spans = [(0, bracket.lower or 0.0, bracket.certified or 0.0, _SPAN)] if known else []
+        if dots:
+            drawn.append(DotRow(label, dots, spans))
+    if not drawn:
+        return None
+    description = "Epsilon: the true value lies on the bar between what an attacker reaches and what is proved."
+    head, table = ["", *_KINDS], []
+    for row in drawn:
+        told = {dot.kind: dot.tip.removeprefix(dot.kind).strip() for dot in row.dots}
+        table.append([row.label, *(told.get(kind, "") for kind in _KINDS)])
+    return dot_chart(title, description, "epsilon", _KINDS, drawn, head=head, table=table if len(drawn) > 1 else [])
+
+
+def metric_charts(runs: Sequence[Training]) -> list[Chart]:
+    """Metrics over steps, a chart for each name, with the runs that have it."""
+    charts = []
+    for name in dict.fromkeys(run.metric for run in runs if run.metric):
+        lines = [
+            Line(run.name, [(row["step"], row[name]) for row in run.history], i)
+            for i, run in enumerate(runs)
+            if run.metric == name
+        ]
+        percent = name == "accuracy"
+        charts.append(
+            line_chart(
+                f"Test {name} over steps",
+                f"How {name} on test data changes while training goes on.",
+                "step",
+                f"test {name}",
+                lines,
+                tell_x="{:g}".format,
+                tell_y=partial(tell_metric, name),
+                ticks=(lambda value: f"{100 * value:g}%") if percent else "{:g}".format,
+            )
+        )
+    return charts
+
+
+def epsilon_chart(runs: Sequence[Training]) -> Chart | None:
+    """Certified epsilon over steps."""
+    lines = []
+    for i, run in enumerate(runs):
+        points = [(row["step"], row["epsilon_certified"]) for row in run.history if "epsilon_certified" in row]
+        if points:
+            lines.append(Line(run.name, points, i))
+    if not lines:
+        return None
+    return line_chart(
+        "Certified epsilon over steps",
+        "How the proved bound grows: every step spends some of the budget.",
+        "step",
+        "epsilon, at most",
+        lines,
+        tell_x="{:g}".format,
+        tell_y=lambda value: f"epsilon at most {rounded_up(value)}",
+    )
+
+
+def density_chart(receipt: Receipt) -> tuple[Chart, str] | None:
+    """The noise beside Gaussian noise of the same certified epsilon, and a sentence about their sizes."""
+    found = None if receipt.plan is None else densities(receipt.plan)
+    if receipt.plan is None or found is None:
+        return None
+    kind = f"{receipt.noise['noise']} noise of this run"
+    lines = [Line(kind, found.noise, 0)]
+    if found.gaussian is not None:
+        lines.append(Line("gaussian noise, same epsilon", found.gaussian, 2))
+    chart = line_chart(
+        "The noise, in units of the clip",
+        "Probability of each noise value, for one coordinate of a gradient; 1 is the clip, the longest that the "
+        "gradient of one example can be.",
+        "noise over clip",
+        "density",
+        lines,
+        tell_x="{:.3g}".format,
+        tell_y="density {:.3g}".format,
+        marked=False,
+    )
+    return chart, _sizes(found)
+
+
+def _sizes(found: Densities) -> str:
+    if found.gaussian is None:
+        return f"On average this noise has the size of {found.size:.3g} clips. It is Gaussian, the usual choice."
+    share = found.size / found.gaussian_size - 1
+    how = "the same size" if abs(share) < 0.005 else f"{abs(100 * share):.0f} % {'more' if share > 0 else 'less'} noise"
+    return (
+        f"On average this noise has the size of {found.size:.3g} clips; Gaussian noise that certifies the same epsilon "
+        f"has {found.gaussian_size:.3g}: this run added {how} than Gaussian noise would need."
+        if how != "the same size"
+        else f"On average both have the size of {found.size:.3g} clips."
+    )
+
+
+def measure_chart(run: Reproduction) -> Chart | None:
+    """What the paper prints and what was measured: a line for each measure in every row."""
+    measures = run.measures
+    kinds: dict[str, Kind] = {}
+    for i, name in enumerate(measures):
+        kinds[f"{name}, printed"] = Kind(i, hollow=True)
+        kinds[f"{name}, measured"] = Kind(i)
+    rows = []
+    for row in run.rows:
+        dots, spans, line = [], [], 0
+        for i, name in enumerate(measures):
+            values = {"printed": row.printed.get(name), "measured": row.measured.get(name)}
+            known = [(word, value) for word, value in values.items() if value is not None]
+            dots += [Dot(f"{name}, {word}", value, f"{name}\n{word} {value:.4g}", line) for word, value in known]
+            if len(known) == 2:
+                spans.append((line, known[0][1], known[1][1], i))
+            line += bool(known)
+        if dots:
+            rows.append(DotRow(row.label, dots, spans))
+    if not rows:
+        return None
+    description = "Hollow marks are printed in the paper, full ones were measured; a bar joins the two."
+    return dot_chart("Printed and measured", description, "value", kinds, rows, from_zero=False)
+
+
+def audit_chart(results: Sequence[AuditResult]) -> Chart:
+    """What was claimed and what an attack reached."""
+    claimed = "the claim"
+    kinds = {claimed: Kind(0), AUDITED: Kind(3)}
+    rows = [
+        DotRow(
+            f"{result.label}: {result.verdict}",
+            [
+                Dot(claimed, result.claimed, f"{result.claim} claim {rounded_up(result.claimed)}"),
+                Dot(AUDITED, result.audited, f"an attack reached {rounded_down(result.audited)}"),
+            ],
+        )
+        for result in results
+    ]
+    description = "A claim is refuted where the attack has reached more than it allows."
+    return dot_chart("Claimed and reached", description, "epsilon", kinds, rows)

@@ -1,0 +1,148 @@
+"""What was certified, what was refuted, and what a reader has to be warned of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from plrvo.accounting.printed import rounded_down, rounded_up
+from plrvo.report.runs import AuditResult, Receipt, Reproduction, Row, Training
+
+
+class Tone(StrEnum):
+    """How good the news is. Each has a sign and a word on the page, since colour alone tells nobody enough."""
+
+    good = "good"
+    bad = "bad"
+    warning = "warning"
+    note = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement with a word in front of it."""
+
+    tone: Tone
+    word: str
+    text: str
+
+
+def training_findings(run: Training) -> list[Finding]:
+    """What was certified and what was refuted, and what a reader has to be warned of."""
+    receipt = run.receipt
+    if receipt is None:
+        return [
+            Finding(Tone.warning, "Not private", "No noise was added. Nothing is claimed about anybody in the data.")
+        ]
+    found = [*_verdict(receipt), *_bounds(receipt)]
+    if receipt.steps < receipt.planned:
+        text = f"Stopped after {receipt.steps} of {receipt.planned} steps. The numbers are for the steps taken."
+        found.append(Finding(Tone.warning, "Unfinished", text))
+    if receipt.seeded:
+        text = (
+            f"The noise came from {receipt.randomness}. Whoever knows or guesses the seed can take the noise away: do "
+            "not publish this model."
+        )
+        found.append(Finding(Tone.warning, "Warning", text))
+    if receipt.unsafe:
+        text = "The run wrote unsafe diagnostics, which tell of private examples and lie outside of the guarantee."
+        found.append(Finding(Tone.warning, "Warning", text))
+    return found
+
+
+def _verdict(receipt: Receipt) -> list[Finding]:
+    if receipt.differences:
+        text = "The receipt does not verify: what it says and what was recomputed differ. Rely on none of its numbers."
+        return [Finding(Tone.bad, "Not verified", text)]
+    text = "Every epsilon of the receipt was recomputed while this page was made, and equals what it says."
+    return [Finding(Tone.good, "Verified", text)]
+
+
+def _bounds(receipt: Receipt) -> list[Finding]:
+    bracket, found = receipt.bracket, []
+    if receipt.differences:
+        return []
+    if bracket.certified is not None:
+        text = f"Epsilon is at most {rounded_up(bracket.certified)} at delta {rounded_up(receipt.delta)}: proved."
+        found.append(Finding(Tone.good, "Certified", text))
+    if bracket.refutes_published and bracket.published is not None and bracket.lower is not None:
+        text = (
+            f"The paper's formula says {bracket.published:.4g}, and an attacker provably reaches at least "
+            f"{rounded_down(bracket.lower)}."
+        )
+        found.append(Finding(Tone.bad, "Refuted", text))
+    if receipt.audit is not None:
+        found.append(audit_finding(receipt.audit))
+    return found
+
+
+def audit_finding(audit: AuditResult) -> Finding:
+    """The verdict of an attack."""
+    reached = f"An attack reached epsilon {rounded_down(audit.audited)} at confidence {audit.confidence:g}"
+    claim = {"certified": "certified", "published": "published", "receipt": "receipt's"}.get(audit.claim, "given")
+    if audit.differences:
+        return Finding(Tone.bad, "Not verified", f"{audit.label}: {audit.differences[0]}.")
+    if audit.refuted:
+        text = f"{reached}: more than the {claim} claim of {audit.claimed:.4g} ({audit.found})."
+        return Finding(Tone.bad, "Refuted", text)
+    text = f"{reached}: the {claim} claim of {rounded_up(audit.claimed)} survives ({audit.found})."
+    if audit.certifiable is not None and audit.claimed >= audit.certifiable:
+        text += f" An attack of this size could show {rounded_down(audit.certifiable)} at most: it proves nothing."
+    return Finding(Tone.note, "Not refuted", text)
+
+
+class Standing(StrEnum):
+    """How a printed epsilon stands beside the bracket of its parameters."""
+
+    holds = "holds"
+    refuted = "refuted"
+    open = "unproved"
+    unknown = ""
+
+
+def standing(row: Row) -> Standing:
+    """Whether what is printed is proved, refuted, or neither."""
+    printed, certified = row.printed_epsilon, row.bracket.certified
+    if printed is None or (certified is None and row.bracket.lower is None):
+        return Standing.unknown
+    if row.refutes_printed:
+        return Standing.refuted
+    return Standing.holds if certified is not None and certified <= printed else Standing.open
+
+
+def reproduction_findings(run: Reproduction) -> list[Finding]:
+    """How many printed epsilons hold, and what the reproduction itself has found."""
+    stands = [standing(row) for row in run.rows]
+    found: list[Finding] = []
+    if run.runs:
+        bad = [one for one in run.runs if one.differences]
+        if bad:
+            text = f"{len(bad)} of the {len(run.runs)} receipts of its runs do not verify: {run.differences[0]}."
+            found.append(Finding(Tone.bad, "Not verified", text))
+        else:
+            found.append(Finding(Tone.good, "Verified", f"{_of('receipt', len(run.runs))} of its runs recomputed."))
+    for which, tone, word, text in (
+        (Standing.holds, Tone.good, "Certified", "prints an epsilon that is proved for its parameters"),
+        (Standing.refuted, Tone.bad, "Refuted", "prints an epsilon that an attacker provably exceeds"),
+        (Standing.open, Tone.warning, "Unproved", "prints an epsilon below what can be proved; no attack is known"),
+    ):
+        count = stands.count(which)
+        if count:
+            text = text if count == 1 else text.replace("prints", "print")
+            found.append(Finding(tone, word, f"{_of('row', count)} of {len(stands)} {text}."))
+    flagged = sum(row.flag is not None for row in run.rows)
+    if flagged:
+        text = (
+            f"{_of('row', flagged)} of {len(stands)} {'has a remark' if flagged == 1 else 'have remarks'} in the table."
+        )
+        found.append(Finding(Tone.note, "Flagged", text))
+    if run.status != "finished":
+        found.append(Finding(Tone.warning, "Unfinished", f"The reproduction is {run.status}: more rows may follow."))
+    if run.stand_in:
+        found.append(Finding(Tone.warning, "Stand-in", run.stand_in))
+    found += [Finding(Tone.note, "Found", text) for text in run.findings]
+    return found
+
+
+def _of(what: str, count: int) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,215 @@
+"""One HTML file with everything in it: style, script and charts. It asks no other file or host for anything.
+
+Its Content-Security-Policy forbids every request, and every script and style but the two of ours, by their digests: a
+name in somebody else's receipt could not load or run anything even if it were not escaped, which it is (autoescape).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plrvo
+from plrvo.report import coverage, figures, findings, numbers
+from plrvo.report.runs import Audits, Receipt, Reproduction, Run, Training
+
+
+def make_page(runs: Sequence[Run]) -> bytes:
+    """The page about these runs, in this order."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("plrvo.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = (_asset(environment, name) for name in ("style.css", "script.js"))
+    trainings = [run for run in runs if isinstance(run, Training)]
+    page = environment.get_template("page.html").render(
+        title="Privacy report" if len(runs) != 1 else f"Privacy report: {runs[0].name}",
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(style, script),
+        version=plrvo.__version__,
+        sections=[_section(run, i, alone=len(trainings) == 1) for i, run in enumerate(runs)],
+        comparison=_comparison(trainings) if len(trainings) > 1 else None,
+        several=len(runs) > 1,
+    )
+    return page.encode("utf-8", "replace")  # a lone surrogate in a file becomes a question mark
+
+
+def _asset(environment: Any, name: str) -> str:
+    """As it is, but for the ends of its lines, which browsers make alike before they compare digests."""
+    source: str = environment.loader.get_source(environment, name)[0]
+    return "\n".join(source.splitlines())
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _section(run: Run, index: int, alone: bool) -> dict[str, Any]:
+    common: dict[str, Any] = {"kind": run.kind, "id": f"run-{index + 1}", "name": run.name}
+    common |= {"differences": run.differences, "verified": run.verified}
+    if isinstance(run, Training):
+        return common | _training(run, alone)
+    return common | (_reproduction(run) if isinstance(run, Reproduction) else _audits(run))
+
+
+def _training(run: Training, alone: bool) -> dict[str, Any]:
+    receipt, last = run.receipt, (run.history[-1] if run.history else {})
+    private = {} if receipt is None else _private(run, receipt)
+    heading = "A run without privacy" if receipt is None else f"{receipt.task}, {receipt.model or 'a model'}"
+    charts = [*figures.metric_charts([run]), figures.epsilon_chart([run])] if alone else []
+    return {
+        "heading": heading,
+        "private": receipt is not None,
+        "findings": findings.training_findings(run),
+        "metrics": [
+            (name, numbers.tell_metric(name, value), repr(value))
+            for name, value in last.items()
+            if name not in ("step", "epsilon_certified")
+        ],
+        "charts": [chart for chart in charts if chart is not None],
+        "steps": last.get("step"),
+    } | private
+
+
+def _private(run: Training, receipt: Receipt) -> dict[str, Any]:
+    bracket = receipt.bracket
+    density = figures.density_chart(receipt)
+    return {
+        "noise": numbers.noise_words(receipt.noise),
+        "certified": numbers.up(bracket.certified, "certified"),
+        "lower": numbers.down(bracket.lower, "lower"),
+        "published": numbers.near(bracket.published, "published"),
+        "published_note": coverage.published_note(bracket),
+        "refuted": bracket.refutes_published,
+        "delta": numbers.up(receipt.delta, "delta"),
+        "meaning": coverage.meaning(receipt),
+        "bracket_chart": figures.bracket_chart([("", bracket, None)], "The bracket"),
+        "density": None if density is None else {"chart": density[0], "sentence": density[1]},
+        "coverage": coverage.coverage(receipt),
+        "document": _document(receipt.document),
+        "commands": _training_commands(run.name, receipt),
+    }
+
+
+def _training_commands(name: str, receipt: Receipt) -> list[tuple[str, str]]:
+    file = shlex.quote(f"{name}/receipt.json")
+    found = [("Recompute every number of the receipt:", f"plrvo verify {file}")]
+    if receipt.document.get("plan", {}).get("correlation") is None:
+        found.append(("Attack the mechanism that it describes:", f"plrvo audit mechanism --receipt {file}"))
+    return found
+
+
+def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
+    rows = []
+    for run in runs:
+        receipt, last = run.receipt, (run.history[-1] if run.history else {})
+        bracket = receipt.bracket if receipt else None
+        rows.append(
+            {
+                "name": run.name,
+                "what": f"{receipt.task}, {receipt.model}" if receipt else "without privacy",
+                "noise": numbers.noise_words(receipt.noise) if receipt else "none",
+                "certified": numbers.up(bracket.certified, "certified") if bracket else None,
+                "lower": numbers.down(bracket.lower, "lower") if bracket else None,
+                "published": numbers.near(bracket.published, "published") if bracket else None,
+                "refuted": bracket is not None and bracket.refutes_published,
+                "delta": numbers.up(receipt.delta, "delta") if receipt else None,
+                "steps": last.get("step") if receipt is None else receipt.steps,
+                "metric": numbers.tell_metric(run.metric, last[run.metric]) if run.metric else "",
+                "metric_name": run.metric or "",
+                "verified": run.verified,
+            }
+        )
+    brackets = [(run.name, run.receipt.bracket, None) for run in runs if run.receipt]
+    charts = [
+        figures.bracket_chart(brackets, "The brackets of all runs"),
+        *figures.metric_charts(runs),
+        figures.epsilon_chart(runs),
+    ]
+    return {"rows": rows, "charts": [chart for chart in charts if chart is not None]}
+
+
+def _reproduction(run: Reproduction) -> dict[str, Any]:
+    rows = [
+        {
+            "label": row.label,
+            "parameters": ", ".join(f"{name} {numbers.short(value)}" for name, value in row.parameters.items()),
+            "printed_epsilon": numbers.near(row.printed_epsilon, "printed"),
+            "published": numbers.near(row.bracket.published, "published"),
+            "certified": numbers.up(row.bracket.certified, "certified"),
+            "lower": numbers.down(row.bracket.lower, "lower"),
+            "standing": findings.standing(row).value,
+            "measures": [
+                (numbers.near(row.printed.get(name), name), numbers.near(row.measured.get(name), name))
+                for name in run.measures
+            ],
+            "flag": row.flag,
+        }
+        for row in run.rows
+    ]
+    brackets = [(row.label, row.bracket, row.printed_epsilon) for row in run.rows]
+    charts = [figures.measure_chart(run), figures.bracket_chart(brackets, "Epsilon, row by row")]
+    folder = shlex.quote(run.name)
+    commands = [
+        ("Run it again:", f"plrvo reproduce {shlex.quote(run.entry)} --scale {shlex.quote(run.scale)} --out NEW_FOLDER")
+    ]
+    if run.runs:
+        commands.append(("Recompute every receipt of its runs:", f"plrvo report {folder}"))
+    return {
+        "heading": run.title,
+        "paper": run.paper,
+        "scale": run.scale,
+        "status": run.status,
+        "findings": findings.reproduction_findings(run),
+        "measures": run.measures,
+        "rows": rows,
+        "charts": [chart for chart in charts if chart is not None],
+        "document": _document(run.document),
+        "commands": commands,
+    }
+
+
+def _audits(run: Audits) -> dict[str, Any]:
+    rows = [
+        {
+            "label": result.label,
+            "claim": result.claim,
+            "claimed": numbers.up(result.claimed, "claimed"),
+            "audited": numbers.down(result.audited, "audited"),
+            "certifiable": numbers.down(result.certifiable, "certifiable"),
+            "confidence": f"{result.confidence:g}",
+            "delta": numbers.up(result.delta, "delta"),
+            "verdict": result.verdict,
+            "found": result.found,
+        }
+        for result in run.results
+    ]
+    return {
+        "heading": f"Audit: {run.title}",
+        "findings": [findings.audit_finding(result) for result in run.results],
+        "rows": rows,
+        "charts": [figures.audit_chart(run.results)],
+        "document": _document(run.document),
+    }
+
+
+def _document(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False)

@@ -1,0 +1,195 @@
+"""What a page can be about: training runs, reproductions of a table or figure, and audits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from plrvo.design import Plan
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The three epsilons as a file has them; None where it has none."""
+
+    certified: float | None
+    lower: float | None
+    published: float | None
+
+    @property
+    def refutes_published(self) -> bool:
+        """Whether an attacker provably exceeds the paper's formula."""
+        return self.published is not None and self.lower is not None and self.published < self.lower
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """One attack. `differences` say where its numbers do not follow from its own counts."""
+
+    label: str
+    claim: str
+    audited: float
+    claimed: float
+    certifiable: float | None
+    confidence: float
+    delta: float
+    found: str
+    differences: Sequence[str] = ()
+
+    @property
+    def refuted(self) -> bool:
+        return self.audited > self.claimed
+
+    @property
+    def verdict(self) -> str:
+        return "refuted" if self.refuted else "consistent"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a page needs of a receipt.
+
+    Attributes:
+        document: all of it.
+        differences: why it does not verify; none if it does.
+        plan: as recomputed, None where it does not verify.
+        noise: kind and parameters, as it describes them.
+        steps: those taken, of `planned`.
+        group: what holds for all examples of one group, where they come in groups.
+    """
+
+    document: Mapping[str, Any]
+    differences: Sequence[str]
+    plan: Plan | None
+    bracket: Bracket
+    delta: float
+    budget: float | None
+    task: str
+    model: str | None
+    examples: float | None
+    noise: Mapping[str, Any]
+    steps: int
+    planned: int
+    sample_rate: float
+    clip: float
+    adjacency: str
+    sampler: str
+    arithmetic: str
+    randomness: str
+    unsafe: bool
+    group: Mapping[str, Any] | None
+    audit: AuditResult | None
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise can be repeated by whoever knows a seed."""
+        return self.randomness != "the operating system"
+
+    @property
+    def exact(self) -> bool:
+        return self.arithmetic.startswith("integers")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A folder that `plrvo train` wrote; `receipt` is None for a run without privacy.
+
+    `name` is the folder's own name, and `history` the metrics over steps.
+    """
+
+    kind: ClassVar[str] = "training"
+    name: str
+    history: Sequence[Mapping[str, float]]
+    receipt: Receipt | None
+
+    @property
+    def differences(self) -> Sequence[str]:
+        return self.receipt.differences if self.receipt else ()
+
+    @property
+    def verified(self) -> bool | None:
+        """None for a run that claims nothing."""
+        return None if self.receipt is None else not self.receipt.differences
+
+    @property
+    def metric(self) -> str | None:
+        """The first of the usual names that the whole history has."""
+        names = [name for name in ("accuracy", "loss") if self.history and all(name in row for row in self.history)]
+        return names[0] if names else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: what the paper prints, what was measured, and the epsilons of its parameters."""
+
+    label: str
+    parameters: Mapping[str, Any]
+    printed: Mapping[str, float | None]
+    measured: Mapping[str, float | None]
+    printed_epsilon: float | None
+    bracket: Bracket
+    flag: str | None
+
+    @property
+    def refutes_printed(self) -> bool:
+        """Whether an attacker provably exceeds the epsilon that the paper prints."""
+        return (
+            self.printed_epsilon is not None
+            and self.bracket.lower is not None
+            and self.printed_epsilon < self.bracket.lower
+        )
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A folder that `plrvo reproduce` wrote. `runs` are the training folders inside of it, with their receipts."""
+
+    kind: ClassVar[str] = "reproduction"
+    name: str
+    entry: str
+    title: str
+    paper: str
+    scale: str
+    status: str
+    stand_in: str | None
+    rows: Sequence[Row]
+    findings: Sequence[str]
+    document: Mapping[str, Any]
+    runs: Sequence[Training] = ()
+
+    @property
+    def measures(self) -> list[str]:
+        """The names of all measures, in the order in which they come."""
+        return list(dict.fromkeys(name for row in self.rows for part in (row.printed, row.measured) for name in part))
+
+    @property
+    def differences(self) -> list[str]:
+        return [f"{run.name}: {difference}" for run in self.runs for difference in run.differences]
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether every receipt inside verifies; None where there is none."""
+        return not self.differences if self.runs else None
+
+
+@dataclass(frozen=True)
+class Audits:
+    """A file with the result of `plrvo audit`."""
+
+    kind: ClassVar[str] = "audit"
+    name: str
+    title: str
+    results: Sequence[AuditResult]
+    document: Mapping[str, Any]
+
+    @property
+    def differences(self) -> list[str]:
+        return [difference for result in self.results for difference in result.differences]
+
+    @property
+    def verified(self) -> bool:
+        return not self.differences
+
+
+Run = Training | Reproduction | Audits

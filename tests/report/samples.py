@@ -1,0 +1,100 @@
+"""Runs to make pages of: real ones, a reproduction in the form of `plrvo reproduce`, and the browser to look with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import plrvo
+from plrvo.cli.main import main
+from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
+from plrvo.report.loading import read_run
+from plrvo.report.page import make_page
+
+FAST = [
+    "digits",
+    "--model",
+    "logistic",
+    "--sample-rate",
+    "0.1",
+    "--clip",
+    "1",
+    "--steps",
+    "12",
+    "--evaluate-every",
+    "3",
+]
+HOSTILE = '"><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">'
+MECHANISM = Path(__file__).parents[2] / "results" / "audit" / "mechanism-published.json"
+CLIPBKD = Path(__file__).parents[2] / "results" / "audit" / "clipbkd-gamma.json"
+
+
+def train(folder: Path, *options: str) -> Path:
+    """A real run of a few steps."""
+    assert main(["train", *FAST, *options, "--out", str(folder), "--json"]) == 0
+    return folder
+
+
+def reproduction(folder: Path, **changes: Any) -> Path:
+    """The CNN table with its printed values and real brackets; the measured accuracies are made up."""
+    rows = []
+    for i, row in enumerate(CNN_ROWS):
+        bracket = plrvo.epsilon(row.noise, row.workload, CNN_DELTA)
+        off = row.printed_theta != row.theta
+        rows.append(
+            {
+                "key": f"epsilon-{row.printed_epsilon}",
+                "label": f"epsilon {row.printed_epsilon}",
+                "parameters": {"clip": row.clip, "theta": row.theta, "k": row.k},
+                "printed": {"gaussian": row.mnist.gaussian, "gamma": row.mnist.gamma, "laplace": None},
+                "measured": {"gaussian": 88.0 + i, "gamma": 80.5 + i, "laplace": 79.25 + i, "gamma_score": 84.0 + i},
+                "epsilon": {
+                    "printed": row.printed_epsilon,
+                    "published": bracket.published,
+                    "certified": bracket.certified,
+                    "lower": bracket.lower,
+                },
+                "flag": f"theta {row.printed_theta:g} as printed does not give the printed epsilon" if off else None,
+            }
+        )
+    content = {
+        "name": "table-cnn-mnist",
+        "title": "CNN on MNIST, nine budgets",
+        "paper": "table of CNN-MNIST",
+        "scale": "quick",
+        "status": "finished",
+        "stand_in": "one seed instead of five trials",
+        "columns": ["gaussian", "gamma", "laplace", "gamma_score"],
+        "rows": rows,
+        "findings": ["4 of 9 rows print a theta that does not give their epsilon."],
+        "files": {},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "reproduction.json").write_text(json.dumps({**content, **changes}))
+    return folder
+
+
+def copied(folder: Path, to: Path) -> Path:
+    shutil.copytree(folder, to)
+    return to
+
+
+def changed_receipt(folder: Path, change: Any) -> None:
+    """Change the receipt in the folder as a careless hand would, without its digest."""
+    path = folder / "receipt.json"
+    receipt = json.loads(path.read_text())
+    change(receipt)
+    path.write_text(json.dumps(receipt))
+
+
+def page_of(*paths: Path) -> str:
+    return make_page([read_run(path) for path in paths]).decode()
+
+
+def find_browser() -> str | None:
+    """The browser that PLRVO_BROWSER names, or the first of the usual ones."""
+    names = [os.environ.get("PLRVO_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+    return next((found for name in names if name and (found := shutil.which(name))), None)
