@@ -13,8 +13,8 @@ from plrvo.cli.audit import audit
 from plrvo.cli.calibrate import calibrate
 from plrvo.cli.design import design
 from plrvo.cli.options import option_name
-from plrvo.cli.reproduce import reproduce
 from plrvo.cli.report import report
+from plrvo.cli.reproduce import reproduce
 from plrvo.cli.selftest import selftest
 from plrvo.cli.train import train
 from plrvo.cli.verify import verify

@@ -46,8 +46,10 @@ def read_audit(given: Fields, label: str) -> AuditResult:
 
 
 def _label(given: Fields) -> str:
-    kind = given.part("noise").text("noise") if "noise" in given else "noise"
-    return f"{kind} noise"
+    kind = given.part("noise").text("noise") if "noise" in given else "any"
+    claim = given.text_or_none("claim") or "certified"
+    word = f"{claim} " if claim in ("certified", "published", "receipt") else ""
+    return f"{kind} noise, {word}epsilon {given.amount('epsilon_claimed'):.3g}"
 
 
 def _found(given: Fields) -> str:

@@ -81,7 +81,7 @@ def coverage(receipt: Receipt) -> list[tuple[str, str]]:
 def _sampling(receipt: Receipt) -> str:
     if receipt.sampler == "poisson":
         return (
-            f"Every example enters each step by a coin of its own, with probability {receipt.sample_rate:g}; nobody sees "
-            "the coins (Poisson sampling)."
+            f"Every example enters each step by a coin of its own, with probability {receipt.sample_rate:g}. Nobody "
+            "sees the coins (Poisson sampling)."
         )
     return receipt.sampler[:1].upper() + receipt.sampler[1:] + "."

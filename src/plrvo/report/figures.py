@@ -20,6 +20,7 @@ CERTIFIED, LOWER, PUBLISHED, PRINTED, AUDITED = (
 )
 _KINDS = {CERTIFIED: Kind(0), LOWER: Kind(1), PUBLISHED: Kind(2, hollow=True), PRINTED: Kind(3, hollow=True)}
 _SPAN = 0  # the style of bars between the bounds
+_MOST_ROWS = 40  # of a chart with a line for each: a longer one is a list, which the table is already
 
 
 def bracket_dots(bracket: Bracket, printed: float | None = None) -> list[Dot]:
@@ -42,7 +43,7 @@ def bracket_chart(rows: Sequence[tuple[str, Bracket, float | None]], title: str)
         spans = [(0, bracket.lower or 0.0, bracket.certified or 0.0, _SPAN)] if known else []
         if dots:
             drawn.append(DotRow(label, dots, spans))
-    if not drawn:
+    if not 0 < len(drawn) <= _MOST_ROWS:
         return None
     description = "Epsilon: the true value lies on the bar between what an attacker reaches and what is proved."
     head, table = ["", *_KINDS], []
@@ -152,7 +153,7 @@ def measure_chart(run: Reproduction) -> Chart | None:
             line += bool(known)
         if dots:
             rows.append(DotRow(row.label, dots, spans))
-    if not rows:
+    if not 0 < len(rows) <= _MOST_ROWS:
         return None
     description = "Hollow marks are printed in the paper, full ones were measured; a bar joins the two."
     return dot_chart("Printed and measured", description, "value", kinds, rows, from_zero=False)

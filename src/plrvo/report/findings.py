@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from plrvo.accounting.printed import rounded_down, rounded_up
-from plrvo.report.runs import AuditResult, Receipt, Reproduction, Row, Training
+from plrvo.report.runs import AuditResult, Audits, Receipt, Reproduction, Row, Training
 
 
 class Tone(StrEnum):
@@ -87,7 +87,9 @@ def audit_finding(audit: AuditResult) -> Finding:
         return Finding(Tone.bad, "Refuted", text)
     text = f"{reached}: the {claim} claim of {rounded_up(audit.claimed)} survives ({audit.found})."
     if audit.certifiable is not None and audit.claimed >= audit.certifiable:
-        text += f" An attack of this size could show {rounded_down(audit.certifiable)} at most: it proves nothing."
+        text += (
+            f" An attack of this size could show {rounded_down(audit.certifiable)} at most, and not refute this claim."
+        )
     return Finding(Tone.note, "Not refuted", text)
 
 
@@ -108,6 +110,29 @@ def standing(row: Row) -> Standing:
     if row.refutes_printed:
         return Standing.refuted
     return Standing.holds if certified is not None and certified <= printed else Standing.open
+
+
+def reproduction_headline(run: Reproduction) -> str:
+    """How the printed epsilons stand, in one sentence."""
+    stands = [standing(row) for row in run.rows]
+    told = sum(one is not Standing.unknown for one in stands)
+    if not told:
+        return f"{_of('row', len(stands))}, measured again."
+    words = {Standing.holds: "proved", Standing.refuted: "refuted", Standing.open: "neither proved nor refuted"}
+    parts = [f"{stands.count(one)} {word}" for one, word in words.items() if stands.count(one)]
+    return f"Of {_of('printed epsilon', told)}: {', '.join(parts)}."
+
+
+def audit_headline(run: Audits) -> str:
+    """Whether anything was refuted, in one sentence."""
+    if run.differences:
+        return "The result does not follow from its own counts."
+    refuted = sum(result.refuted for result in run.results)
+    if not refuted:
+        return "Not refuted: no attack reached more than was claimed. This is no proof."
+    if len(run.results) == 1:
+        return "The claim is refuted: an attack reached more."
+    return f"{refuted} of {len(run.results)} claims refuted: an attack reached more."
 
 
 def reproduction_findings(run: Reproduction) -> list[Finding]:

@@ -46,5 +46,11 @@ def noise_words(given: Mapping[str, object]) -> str:
 
 
 def short(value: object) -> str:
-    """A parameter in few digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """A parameter in few digits; a whole number keeps all of its own.
+
+    >>> short(40_000.0), short(0.00130488)
+    ('40000', '0.001305')
+    """
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    return str(value)

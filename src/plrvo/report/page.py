@@ -175,6 +175,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
         commands.append(("Recompute every receipt of its runs:", f"plrvo report {folder}"))
     return {
         "heading": run.title,
+        "headline": findings.reproduction_headline(run),
         "paper": run.paper,
         "scale": run.scale,
         "status": run.status,
@@ -192,7 +193,7 @@ def _audits(run: Audits) -> dict[str, Any]:
         {
             "label": result.label,
             "claim": result.claim,
-            "claimed": numbers.up(result.claimed, "claimed"),
+            "claimed": (numbers.up if result.proved else numbers.near)(result.claimed, "claimed"),
             "audited": numbers.down(result.audited, "audited"),
             "certifiable": numbers.down(result.certifiable, "certifiable"),
             "confidence": f"{result.confidence:g}",
@@ -204,6 +205,8 @@ def _audits(run: Audits) -> dict[str, Any]:
     ]
     return {
         "heading": f"Audit: {run.title}",
+        "headline": findings.audit_headline(run),
+        "refuted": any(result.refuted for result in run.results),
         "findings": [findings.audit_finding(result) for result in run.results],
         "rows": rows,
         "charts": [figures.audit_chart(run.results)],

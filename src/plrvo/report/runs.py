@@ -38,6 +38,11 @@ class AuditResult:
     differences: Sequence[str] = ()
 
     @property
+    def proved(self) -> bool:
+        """Whether the claim is a certified epsilon, which is rounded up."""
+        return self.claim in ("certified", "receipt")
+
+    @property
     def refuted(self) -> bool:
         return self.audited > self.claimed
 
