@@ -83,7 +83,7 @@ def verify(path: Path) -> list[str]:
         raise InvalidArgument("receipt", str(path), f"a receipt of format {_FORMAT}")
     try:
         return list(_differences(receipt, path.parent))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:  # the last: a number of 400 digits
         return [f"a part of the receipt is missing or has the wrong form ({error!r})"]
 
 
