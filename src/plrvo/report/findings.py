@@ -147,7 +147,12 @@ def reproduction_findings(run: Reproduction) -> list[Finding]:
         else:
             found.append(Finding(Tone.good, "Verified", f"{_of('receipt', len(run.runs))} of its runs recomputed."))
     for which, tone, word, text in (
-        (Standing.holds, Tone.good, "Certified", "prints an epsilon that is proved for its parameters"),
+        (
+            Standing.holds,
+            Tone.good,
+            "Certified",
+            "prints an epsilon that is proved for the parameters below",
+        ),
         (Standing.refuted, Tone.bad, "Refuted", "prints an epsilon that an attacker provably exceeds"),
         (Standing.open, Tone.warning, "Unproved", "prints an epsilon below what can be proved; no attack is known"),
     ):
@@ -157,10 +162,8 @@ def reproduction_findings(run: Reproduction) -> list[Finding]:
             found.append(Finding(tone, word, f"{_of('row', count)} of {len(stands)} {text}."))
     flagged = sum(row.flag is not None for row in run.rows)
     if flagged:
-        text = (
-            f"{_of('row', flagged)} of {len(stands)} {'has a remark' if flagged == 1 else 'have remarks'} in the table."
-        )
-        found.append(Finding(Tone.note, "Flagged", text))
+        text = f"{_of('row', flagged)} of {len(stands)} with a remark in the table: read it before you rely on them."
+        found.append(Finding(Tone.warning, "Flagged", text))
     if run.status != "finished":
         found.append(Finding(Tone.warning, "Unfinished", f"The reproduction is {run.status}: more rows may follow."))
     if run.stand_in:

@@ -138,8 +138,3 @@ def _row(given: Fields) -> Row:
         bracket=Bracket(*(epsilon.amount_or_none(name) for name in ("certified", "lower", "published"))),
         flag=given.text_or_none("flag"),
     )
-
-
-def all_verified(runs: list[Run]) -> bool:
-    """Whether nothing that was recomputed differs from what its file says."""
-    return not any(run.differences for run in runs)

@@ -1,0 +1,122 @@
+"""What kind of run a path holds; bad input is one line."""
+
+import json
+
+import pytest
+from tests.report.samples import CLIPBKD, MECHANISM, changed_receipt, copied, reproduction
+
+from plrvo.report.loading import read_run
+from plrvo.report.runs import Audits, Reproduction, Training
+from plrvo.validate import InvalidArgument
+
+
+def test_a_training_folder_and_its_receipt_are_the_same_run(gamma_run):
+    run = read_run(gamma_run)
+    assert isinstance(run, Training)
+    assert run == read_run(gamma_run / "receipt.json")
+    written = json.loads((gamma_run / "receipt.json").read_text())
+    assert run.receipt is not None
+    assert run.receipt.bracket.certified == written["epsilon"]["certified"]
+    assert run.receipt.seeded
+    assert run.verified
+    assert [row["step"] for row in run.history] == [3, 6, 9, 12]
+
+
+def test_a_run_without_noise_claims_nothing(plain_run):
+    run = read_run(plain_run)
+    assert isinstance(run, Training)
+    assert run.receipt is None
+    assert run.verified is None
+
+
+def test_an_unfinished_run_counts_the_steps_that_it_took(unfinished_run):
+    run = read_run(unfinished_run)
+    assert isinstance(run, Training)
+    assert run.receipt is not None
+    assert (run.receipt.steps, run.receipt.planned) == (6, 40)
+    assert run.verified
+
+
+def test_a_reproduction_brings_the_receipts_of_its_runs(table, gamma_run, tmp_path):
+    assert isinstance(read_run(table), Reproduction)
+    assert read_run(table).verified is None  # nothing in it can be recomputed
+    folder = reproduction(tmp_path / "table")
+    copied(gamma_run, folder / "runs" / "epsilon-0.065" / "gamma")
+    assert read_run(folder).verified
+    changed_receipt(folder / "runs" / "epsilon-0.065" / "gamma", lambda receipt: receipt.update(delta=1e-9))
+    assert not read_run(folder).verified
+
+
+def test_audits_are_recomputed_from_their_counts(tmp_path):
+    run = read_run(MECHANISM)
+    assert isinstance(run, Audits)
+    assert run.results[0].refuted
+    assert run.verified
+    assert [result.verdict for result in read_run(CLIPBKD).results] == ["consistent"] * 4
+    claimed = json.loads(MECHANISM.read_text()) | {"epsilon_audited": 0.5, "verdict": "consistent"}
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(claimed))
+    assert any("recomputed, it is 3.48" in difference for difference in read_run(path).differences)
+    path.write_text(json.dumps(json.loads(MECHANISM.read_text()) | {"verdict": "consistent"}))
+    assert read_run(path).differences == ["its verdict is 'consistent'; recomputed, it is refuted"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda receipt: receipt["epsilon"].update(certified=0.1),
+        lambda receipt: receipt["epsilon"].update(lower=0.0),
+        lambda receipt: receipt.update(steps=3),
+        lambda receipt: receipt["task"].update(name="another"),
+        lambda receipt: receipt["audit"].update(verdict="refuted"),
+    ],
+)
+def test_a_changed_receipt_does_not_verify_and_its_plan_is_not_used(gamma_run, tmp_path, change):
+    folder = copied(gamma_run, tmp_path / "run")
+    changed_receipt(folder, change)
+    run = read_run(folder)
+    assert run.verified is False
+    assert run.receipt.plan is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda receipt: receipt["epsilon"].pop("certified"), "a number in epsilon.certified"),
+        (lambda receipt: receipt["epsilon"].update(certified=-1), "zero or above in epsilon.certified"),
+        (lambda receipt: receipt["epsilon"].update(certified=10**400), "a number in epsilon.certified"),
+        (lambda receipt: receipt["epsilon"].update(certified=True), "a number in epsilon.certified"),
+        (lambda receipt: receipt.update(task="digits"), "an object in task"),
+        (lambda receipt: receipt.update(adjacency=None), "a text in adjacency"),
+        (lambda receipt: receipt.update(receipt=9), "a receipt of format 1"),
+    ],
+)
+def test_a_receipt_without_what_the_page_needs_is_refused(gamma_run, tmp_path, change, said):
+    folder = copied(gamma_run, tmp_path / "run")
+    changed_receipt(folder, change)
+    with pytest.raises(InvalidArgument, match=said):
+        read_run(folder)
+
+
+def test_places_without_a_run_are_refused(tmp_path, gamma_run):
+    with pytest.raises(InvalidArgument, match=r"neither receipt\.json nor reproduction\.json"):
+        read_run(tmp_path)
+    with pytest.raises(InvalidArgument, match="No such file"):
+        read_run(tmp_path / "missing")
+    folder = copied(gamma_run, tmp_path / "run")
+    (folder / "receipt.json").unlink()
+    with pytest.raises(InvalidArgument, match=r"a private run with its receipt\.json"):
+        read_run(folder)
+    for content in ("", "not json", "[]", "{}", '{"rows": []}', '{"receipt": 1}', '{"rows": 1, "scale": 2}'):
+        path = tmp_path / "file.json"
+        path.write_text(content)
+        with pytest.raises(InvalidArgument) as refused:
+            read_run(path)
+        assert refused.value.argument == "runs"
+
+
+def test_metrics_without_steps_are_refused(plain_run, tmp_path):
+    folder = copied(plain_run, tmp_path / "run")
+    (folder / "metrics.jsonl").write_text('{"accuracy": 0.5}\n')
+    with pytest.raises(InvalidArgument, match="step"):
+        read_run(folder)

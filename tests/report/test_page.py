@@ -1,0 +1,187 @@
+"""The page says what the files say, escapes what it did not write, and asks for nothing."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy import integrate
+from tests.report.samples import HOSTILE, MECHANISM, changed_receipt, copied, page_of, reproduction
+
+import plrvo
+from plrvo.report.charts import Dot, DotRow, Kind, Line, dot_chart, line_chart
+from plrvo.report.coverage import most_often_right
+from plrvo.report.densities import densities
+from plrvo.report.loading import read_run
+
+
+class Elements(HTMLParser):
+    """Every tag with its attributes, and the text without tags."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def quantities(self, name: str) -> set[str]:
+        return {a["data-exact"] for _, a in self.found if a.get("data-quantity") == name}
+
+
+def test_numbers_on_the_page_are_those_of_the_receipt(gamma_run):
+    page, receipt = Elements(page_of(gamma_run)), json.loads((gamma_run / "receipt.json").read_text())
+    for name in ("certified", "lower", "published"):
+        assert page.quantities(name) == {repr(receipt["epsilon"][name])}
+    assert page.quantities("delta") == {repr(receipt["delta"])}
+    assert page.quantities("metric-accuracy") == {repr(receipt["run"]["metrics"]["accuracy"])}
+    assert json.dumps(receipt, indent=2, ensure_ascii=False) in page.text
+
+
+def test_a_refuted_formula_a_seed_and_an_audit_are_told(gamma_run):
+    text = Elements(page_of(gamma_run)).text
+    assert "Published, refuted" in text
+    assert "The noise came from a fixed seed" in text
+    assert "An attack reached epsilon" in text
+    assert "at most" in text
+    assert "an attacker provably reaches at least" in text
+    assert "the paper's formula says" in text
+
+
+def test_a_receipt_that_does_not_verify_is_told_before_everything_else(gamma_run, tmp_path):
+    folder = copied(gamma_run, tmp_path / "run")
+    changed_receipt(folder, lambda receipt: receipt["epsilon"].update(certified=0.5))
+    text = Elements(page_of(folder)).text
+    assert "It claims, but this does not verify" in text
+    assert "Certified: epsilon" not in text
+    assert "Every epsilon of the receipt was recomputed" not in text
+    assert text.index("Does not verify.") < text.index("at most")
+
+
+def test_runs_that_promise_less_say_so(plain_run, unfinished_run):
+    assert "Not private: nothing is certified." in Elements(page_of(plain_run)).text
+    assert "Stopped after 6 of 40 steps" in Elements(page_of(unfinished_run)).text
+
+
+def test_a_reproduction_shows_every_value_and_counts_what_is_refuted(table):
+    page, rows = Elements(page_of(table)), json.loads((table / "reproduction.json").read_text())["rows"]
+    for name in ("printed", "published", "certified", "lower"):
+        assert page.quantities(name) == {repr(row["epsilon"][name]) for row in rows}
+    for name in ("gaussian", "gamma", "laplace", "gamma_score"):
+        values = {part.get(name) for row in rows for part in (row["printed"], row["measured"])} - {None}
+        assert page.quantities(name) == {repr(value) for value in values}
+    refuted = sum(row["epsilon"]["printed"] < row["epsilon"]["lower"] for row in rows)
+    proved = sum(row["epsilon"]["printed"] >= row["epsilon"]["certified"] for row in rows)
+    assert refuted > 0
+    assert f"Of 9 printed epsilons: {proved} proved, {refuted} refuted." in page.text
+    assert all(row["flag"] in page.text for row in rows if row["flag"])
+
+
+def test_nothing_from_a_file_becomes_a_tag(gamma_run, table, tmp_path):
+    folder = copied(gamma_run, tmp_path / HOSTILE.replace("/", ":"))
+
+    def poison(receipt):
+        receipt["task"] |= {"name": HOSTILE, "model": HOSTILE}
+        receipt |= {"adjacency": HOSTILE, "sampler": HOSTILE, "arithmetic": HOSTILE}
+        receipt["run"]["randomness"] = HOSTILE
+        receipt["plan"]["noise"][HOSTILE] = HOSTILE
+
+    changed_receipt(folder, poison)
+    row = json.loads((table / "reproduction.json").read_text())["rows"][0]
+    row |= {"label": HOSTILE, "flag": HOSTILE, "parameters": {HOSTILE: HOSTILE}, "measured": {HOSTILE: 1.0}}
+    hostile = dict.fromkeys(("name", "title", "paper", "scale", "status", "stand_in"), HOSTILE)
+    other = reproduction(tmp_path / "table", rows=[row], findings=[HOSTILE], **hostile)
+    audit = tmp_path / "audit.json"
+    audit.write_text(json.dumps(json.loads(MECHANISM.read_text()) | {"data": HOSTILE, "noise": {"noise": HOSTILE}}))
+    safe, poisoned = (Elements(page_of(*paths)) for paths in ((gamma_run, table, MECHANISM), (folder, other, audit)))
+    assert [tag for tag, _ in poisoned.found].count("script") == [tag for tag, _ in safe.found].count("script") == 1
+    assert "img" not in {tag for tag, _ in poisoned.found}
+    assert not any(name.startswith("on") for _, attributes in poisoned.found for name in attributes)
+    assert HOSTILE in poisoned.text
+
+
+def test_a_page_without_any_address_forbids_every_request(gamma_run, table):
+    page = Elements(page_of(gamma_run, table, MECHANISM))
+    policy = next(a["content"] for tag, a in page.found if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    for tag, attributes in page.found:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form", "image", "use")
+        assert "src" not in attributes
+        assert "style" not in attributes  # the policy forbids them
+        assert attributes.get("href", "#").startswith("#")
+    assert not re.search(r"url\(|@import|//[a-z]", page_of(gamma_run).split("</style>")[0].split("<style>")[1])
+
+
+def test_ids_are_unique_and_every_table_has_a_caption(gamma_run, gaussian_run, table):
+    page = Elements(page_of(gamma_run, gaussian_run, table))
+    ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    tags = [tag for tag, _ in page.found]
+    assert tags.count("table") == tags.count("caption")
+    plots = [attributes for tag, attributes in page.found if tag == "svg" and attributes.get("class") == "plot"]
+    assert all(reference in ids for plot in plots for reference in plot["aria-labelledby"].split())
+
+
+def test_several_runs_are_compared(gamma_run, gaussian_run, plain_run):
+    text = Elements(page_of(gamma_run, gaussian_run, plain_run)).text
+    assert "The runs beside each other" in text
+    assert "beside each other" not in Elements(page_of(gamma_run, MECHANISM)).text
+
+
+@pytest.mark.parametrize(
+    "noise", [plrvo.Laplace(0.4), plrvo.GammaPLRV(k=3.0, theta=1.0), plrvo.GammaPLRV(k=50.0, theta=0.05, shared=True)]
+)
+def test_both_densities_are_those_of_noises_with_the_same_certified_epsilon(noise):
+    work = plrvo.Workload(sample_rate=0.05, steps=30, clip=0.5, dimension=40)
+    plan = plrvo.Plan.certify(noise, work, 1e-5)
+    found = densities(plan)
+    sigma = found.gaussian_size * work.clip * math.sqrt(math.pi / 2)
+    same = plrvo.epsilon(plrvo.Gaussian(sigma), work, 1e-5).certified
+    assert plan.bracket.certified * (1 - 1e-3) < same <= plan.bracket.certified * (1 + 1e-9)
+    for curve, size in ((found.noise, found.size), (found.gaussian, found.gaussian_size)):
+        x, y = np.array(curve).T
+        mass = integrate.trapezoid(y, x)  # all but one per cent a side at most; the peak of a Laplace density is sharp
+        assert 0.96 < mass < 1.01
+        assert integrate.trapezoid(np.abs(x) * y, x) < size * 1.01
+
+
+def test_gaussian_noise_is_not_compared_with_itself(gaussian_run):
+    assert densities(read_run(gaussian_run).receipt.plan).gaussian is None
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.5, 0.1), (3.0, 1e-5)])
+def test_most_often_right_is_reached_by_the_worst_mechanism(epsilon, delta):
+    """Randomised response that gives the answer away with probability delta, and its best guesser, by brute force."""
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    given_in = np.array([delta, 0.0, (1 - delta) * p, (1 - delta) * (1 - p)])
+    given_out = given_in[[1, 0, 3, 2]]
+    excess = np.maximum(given_in - math.exp(epsilon) * given_out, 0).sum()
+    assert excess == pytest.approx(delta)  # it is private by the definition
+    assert 0.5 * np.maximum(given_in, given_out).sum() == pytest.approx(most_often_right(epsilon, delta))
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0], [5.0], [-3.0, 4.0], [1e-300, 2e-300], [1e99, -1e99], [1.0, 1.0 + 1e-15], [0.0, 1e100]]
+)
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_every_value_has_a_place_on_the_paper(values, from_zero):
+    lines = [Line("a", list(enumerate(values)))]
+    chart = line_chart("", "", "x", "y", lines, tell_x=str, tell_y=str, from_zero=from_zero)
+    row = DotRow("row", [Dot("a", value, "") for value in values])
+    dots = dot_chart("", "", "x", {"a": Kind(0)}, [row], from_zero=from_zero)
+    for drawn in (chart, dots):
+        for point in drawn.series[0].points:
+            assert -0.01 <= point.x <= drawn.width
+            assert -0.01 <= point.y <= drawn.height
+        assert all(0 <= tick.at <= max(drawn.width, drawn.height) for tick in (*drawn.x_ticks, *drawn.y_ticks))
+        assert len(drawn.x_ticks) <= 12
+    assert len(dots.x_ticks) >= 1
