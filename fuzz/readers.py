@@ -21,6 +21,8 @@ from plrvo.audit import Canary, blocks, data
 from plrvo.audit.receipt import found_by
 from plrvo.cli.options import _noise_from_file
 from plrvo.files import parse_json, read_json
+from plrvo.report.loading import read_run
+from plrvo.report.page import make_page
 from plrvo.tasks import archive, features
 from plrvo.tasks.archive import BadArchive
 from plrvo.tasks.text.catalog import TEXT_SETS
@@ -171,12 +173,31 @@ def _settings() -> Any:
     return {**SETTINGS, "per_world": 4, "block_size": 2}
 
 
+def _page(path: Path) -> bytes:
+    """All of the way: whatever is read must also be shown."""
+    return make_page([read_run(path)])
+
+
+def _audit() -> bytes:
+    return (Path(__file__).parents[1] / "results" / "audit" / "mechanism-published.json").read_bytes()
+
+
+def _reproduction() -> bytes:
+    epsilon = {"printed": 1.0, "published": 1.1, "certified": 0.9, "lower": 0.5}
+    row = {"key": "a", "label": "a row", "parameters": {"k": 3.0}, "printed": {"gamma": 90.0, "laplace": None}}
+    row |= {"measured": {"gamma": 91.0}, "epsilon": epsilon, "flag": "a remark"}
+    about = {"name": "table", "title": "a table", "paper": "Table 1", "scale": "quick", "status": "finished"}
+    return json.dumps({**about, "stand_in": None, "rows": [row, row], "findings": ["a finding"]}).encode()
+
+
 READERS: dict[str, Reader] = {
     "plan": Reader(plrvo.Plan.load, _as_json(PLAN.to_dict())),
     "noise": Reader(_noise_from_file, _as_json({"noise": "gamma", "k": 40.0, "theta": 0.1, "shared": False})),
     "sum of seeds": Reader(_noise_from_file, _sum_noise),
     "ledger": Reader(_ledger, _as_json(Ledger().plus(PLAN.noise, WORK).to_list())),
     "receipt": Reader(found_by, _receipt),
+    "page of an audit": Reader(_page, _audit),
+    "page of a reproduction": Reader(_page, _reproduction),
     "metrics": Reader(read_history, lambda: b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n', ".jsonl"),
     "journal": Reader(Journal.open, _journal, ".jsonl"),
     "checkpoint": Reader(checkpoint.read_extra, _checkpoint, ".safetensors"),

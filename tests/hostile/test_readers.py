@@ -9,7 +9,7 @@ from fuzz.mutations import damaged, hostile_json
 from fuzz.readers import READERS
 from hypothesis import strategies as st
 
-DOCUMENTS = ["plan", "noise", "sum of seeds", "ledger", "receipt", "JSON"]
+DOCUMENTS = ["plan", "noise", "sum of seeds", "ledger", "receipt", "JSON", "page of an audit", "page of a reproduction"]
 FEW = hypothesis.settings(
     max_examples=60,
     deadline=20_000,  # milliseconds: a hang is a failure

@@ -166,6 +166,9 @@ def reproduction_findings(run: Reproduction) -> list[Finding]:
         found.append(Finding(Tone.warning, "Flagged", text))
     if run.status != "finished":
         found.append(Finding(Tone.warning, "Unfinished", f"The reproduction is {run.status}: more rows may follow."))
+    if run.scale == "smoke":
+        text = "The scale smoke only shows that everything runs. Its measured values mean nothing."
+        found.append(Finding(Tone.warning, "Smoke", text))
     if run.stand_in:
         found.append(Finding(Tone.warning, "Stand-in", run.stand_in))
     found += [Finding(Tone.note, "Found", text) for text in run.findings]

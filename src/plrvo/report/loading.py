@@ -55,7 +55,7 @@ def _folder(folder: Path) -> Run:
     raise InvalidArgument("runs", str(folder), f"{_EXPECTED}; there is neither {RECEIPT} nor {REPRODUCTION} in it")
 
 
-def _training(folder: Path, receipt: Path | None) -> Training:
+def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Training:
     from plrvo.training.loop import read_history  # torch comes with it
 
     metrics = folder / METRICS
@@ -65,7 +65,7 @@ def _training(folder: Path, receipt: Path | None) -> Training:
         history.append({name: value for name, value in numbers.items() if value is not None})
     if not all("step" in row for row in history):
         raise InvalidArgument("runs", str(metrics), "metrics with a number in step in every line")
-    return Training(folder.resolve().name, history, None if receipt is None else _receipt(receipt))
+    return Training(name or folder.resolve().name, history, None if receipt is None else _receipt(receipt))
 
 
 def _receipt(path: Path) -> Receipt:
@@ -111,7 +111,8 @@ def _noise(given: Fields) -> dict[str, Any]:
 
 def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:
     given = Fields.of(content, path, "a reproduction, as `plrvo reproduce` writes it")
-    runs = sorted((folder / "runs").rglob(RECEIPT)) if (folder / "runs").is_dir() else []
+    runs = folder / "runs"
+    receipts = sorted(runs.rglob(RECEIPT)) if runs.is_dir() else []
     return Reproduction(
         name=folder.resolve().name,
         entry=given.text("name"),
@@ -123,7 +124,7 @@ def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:
         rows=[_row(row) for row in given.parts("rows")],
         findings=given.texts("findings"),
         document=given.content,
-        runs=[_training(receipt.parent, receipt) for receipt in runs],
+        runs=[_training(one.parent, one, one.parent.relative_to(runs).as_posix()) for one in receipts],
     )
 
 

@@ -176,7 +176,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
     return {
         "heading": run.title,
         "headline": findings.reproduction_headline(run),
-        "paper": run.paper,
+        "where": _where(run.paper),
         "scale": run.scale,
         "status": run.status,
         "findings": findings.reproduction_findings(run),
@@ -186,6 +186,11 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
         "document": _document(run.document),
         "commands": commands,
     }
+
+
+def _where(paper: str) -> str:
+    """Where in the paper it is, as a sentence; some comparisons are not in it."""
+    return f"{paper[:1].upper()}{paper[1:]}." if paper.startswith("not in") else f"In the paper: {paper}."
 
 
 def _audits(run: Audits) -> dict[str, Any]:
