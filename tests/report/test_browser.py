@@ -95,7 +95,7 @@ def test_a_run_renders_with_the_numbers_of_its_receipt(browser, pages, gamma_run
     with opened(browser, pages["run"]) as page:
         headline = page.locator(".headline")
         assert headline.is_visible()
-        assert headline.inner_text().startswith("Certified: epsilon is at most")
+        assert headline.inner_text().startswith("Certified, as long as nobody knows the seed: epsilon is at most")
         plots = page.locator("svg.plot")
         assert plots.count() == 4  # bracket, accuracy, epsilon, noise
         for i in range(plots.count()):

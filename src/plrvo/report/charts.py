@@ -82,6 +82,7 @@ class Chart:
     left: float = _LEFT
     right: float = WIDTH - _RIGHT
     top: float = _TOP
+    always_named: bool = False  # a legend even for one series
 
     @property
     def bottom(self) -> float:

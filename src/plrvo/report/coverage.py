@@ -7,6 +7,8 @@ import math
 from plrvo.accounting.printed import rounded_up
 from plrvo.report.runs import Bracket, Receipt
 
+_LITTLE = 0.99  # right guesses, beyond which a bound on them is no comfort
+
 
 def most_often_right(epsilon: float, delta: float) -> float:
     """The share of right guesses that nobody exceeds who tells apart, for a fair coin, the runs with an example and
@@ -27,6 +29,7 @@ def meaning(receipt: Receipt) -> str | None:
     return (
         "Flip a fair coin to decide whether one example is trained on. Whoever then guesses the coin from the model, "
         f"knowing everything else, is right in at most {rounded_up(100 * share, 3)} % of cases; 50 % is blind guessing."
+        + (" So large an epsilon promises little." if share > _LITTLE else "")
     )
 
 

@@ -66,7 +66,7 @@ def metric_charts(runs: Sequence[Training]) -> list[Chart]:
         charts.append(
             line_chart(
                 f"Test {name} over steps",
-                f"How {name} on test data changes while training goes on.",
+                f"{name.capitalize()} on test data while training goes on, as the run recorded it.",
                 "step",
                 f"test {name}",
                 lines,
@@ -79,9 +79,11 @@ def metric_charts(runs: Sequence[Training]) -> list[Chart]:
 
 
 def epsilon_chart(runs: Sequence[Training]) -> Chart | None:
-    """Certified epsilon over steps."""
+    """Certified epsilon over steps, of runs whose receipts verify."""
     lines = []
     for i, run in enumerate(runs):
+        if not run.verified:
+            continue
         points = [(row["step"], row["epsilon_certified"]) for row in run.history if "epsilon_certified" in row]
         if points:
             lines.append(Line(run.name, points, i))
@@ -89,7 +91,7 @@ def epsilon_chart(runs: Sequence[Training]) -> Chart | None:
         return None
     return line_chart(
         "Certified epsilon over steps",
-        "How the proved bound grows: every step spends some of the budget.",
+        "Every step spends some of the budget; as the run recorded it.",
         "step",
         "epsilon, at most",
         lines,

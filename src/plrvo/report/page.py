@@ -11,6 +11,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import plrvo
@@ -100,8 +101,9 @@ def _private(run: Training, receipt: Receipt) -> dict[str, Any]:
         "published_note": coverage.published_note(bracket),
         "refuted": bracket.refutes_published,
         "delta": numbers.up(receipt.delta, "delta"),
+        "seeded": receipt.seeded,
         "meaning": coverage.meaning(receipt),
-        "bracket_chart": figures.bracket_chart([("", bracket, None)], "The bracket"),
+        "bracket_chart": figures.bracket_chart([("", bracket, None)], "The bracket") if run.verified else None,
         "density": None if density is None else {"chart": density[0], "sentence": density[1]},
         "coverage": coverage.coverage(receipt),
         "document": _document(receipt.document),
@@ -138,13 +140,13 @@ def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
                 "verified": run.verified,
             }
         )
-    brackets = [(run.name, run.receipt.bracket, None) for run in runs if run.receipt]
+    brackets = [(run.name, run.receipt.bracket, None) for run in runs if run.receipt and run.verified]
     charts = [
         figures.bracket_chart(brackets, "The brackets of all runs"),
         *figures.metric_charts(runs),
         figures.epsilon_chart(runs),
     ]
-    return {"rows": rows, "charts": [chart for chart in charts if chart is not None]}
+    return {"rows": rows, "charts": [replace(chart, always_named=True) for chart in charts if chart is not None]}
 
 
 def _reproduction(run: Reproduction) -> dict[str, Any]:
