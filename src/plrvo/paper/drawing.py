@@ -18,6 +18,7 @@ def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str
     """Write the picture: measured values with full markers, the paper's with hollow ones and broken lines."""
     from matplotlib.figure import Figure
 
+    panels = [panel for panel in panels if any(panel.only(row) for row in rows)] or panels
     across = min(2, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(7.2 if across == 1 else 11.0, 4.4 * down), layout="constrained")
@@ -38,10 +39,11 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
     for group in groups:
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
         for name in panel.ys:
-            shown = name.removeprefix("epsilon.").replace("_", " ") if len(panel.ys) > 1 or group is None else None
-            label = ", ".join(str(part) for part in (group, shown) if part)
+            parts = (group, shown(name) if len(panel.ys) > 1 or group is None else None)
+            label = ", ".join(str(part) for part in parts if part)
             style: dict[str, Any] = {"color": COLORS[drawn % len(COLORS)], "marker": MARKERS[drawn % len(MARKERS)]}
             drawn += _draw_line(axes, panel, mine, name, label, style)
+    _draw_levels(axes, panel, rows)
     axes.set_xlabel(panel.xlabel)
     axes.set_ylabel(panel.ylabel)
     axes.set_title(panel.title, fontsize=10)
@@ -70,6 +72,22 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
             axes.plot([x for x, _ in pairs], [y for _, y in pairs], **style, **look)
             found = True
     return int(found)
+
+
+def _draw_levels(axes: Any, panel: Panel, rows: list[Result]) -> None:
+    """Horizontal lines, and the line on which both axes agree."""
+    for name in panel.levels:
+        for part, line, mark in (("measured", "-.", ""), ("printed", ":", " (paper)")):
+            for value in sorted({row[part][name] for row in rows if row[part].get(name) is not None}):
+                axes.axhline(value, color="#5f6a72", linewidth=1, linestyle=line, label=f"{shown(name)}{mark}")
+    if panel.diagonal:
+        largest = max((x for row in rows if (x := value_of(row, panel.x)) is not None), default=1.0)
+        axes.plot([0, largest], [0, largest], color="#9aa3aa", linewidth=1, label=f"y = {panel.xlabel}")
+
+
+def shown(name: str) -> str:
+    """A name of values for people."""
+    return name.removeprefix("epsilon.").replace("_", " ")
 
 
 def value_of(row: Result, name: str, part: str = "measured") -> Any:

@@ -73,7 +73,8 @@ class Panel:
     """One system of axes: which values are drawn against what.
 
     `x` and `ys` name parameters, measured values or epsilons of the rows; `lines` names the parameter whose values are
-    lines of their own. Printed values of the same name are drawn beside the measured ones.
+    lines of their own. Printed values of the same name are drawn beside the measured ones. `levels` names values that
+    do not depend on x, drawn as horizontal lines. A panel that no row belongs to is left out.
     """
 
     x: str
@@ -86,6 +87,8 @@ class Panel:
     ylog: bool = False
     only: Callable[[Result], bool] = lambda row: True
     curve: str | None = None  # rows whose details hold a whole curve of (x, y) under this name
+    levels: tuple[str, ...] = ()
+    diagonal: bool = False  # with the line y = x
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from plrvo.design import Plan
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.paper.entry import Context
 
+Planner = Callable[[int], Plan]  # a plan for the number of parameters that are trained
 LARGE_K = 1000.0  # of Gamma noise that is fitted to a budget: within 0.3 % of the best that it can do
 SCORE = "_score"  # ends the name of a noise whose score is taken of the released sums
 
@@ -35,6 +36,7 @@ class Recipe:
     weight_decay: float = 0.0
     schedule: str = "constant"
     label_smoothing: float = 0.0
+    clipping: str = "flat"  # "l1" is for Laplace noise, and for plans of dimension 1
     evaluate_every: int | None = None  # None: at the end
     physical_batch: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task's family
@@ -42,11 +44,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Trained:
-    """The metrics over steps, the last of them, and the receipt of a private run."""
+    """The metrics over steps, the last of them, and of a private run its plan and its receipt."""
 
     metrics: Mapping[str, Any]
     history: list[dict[str, Any]]
     receipt: Mapping[str, Any] | None
+    plan: Plan | None = None
 
     @property
     def accuracy(self) -> float:
@@ -113,7 +116,7 @@ def trials(
 
 
 def train(
-    context: Context, name: str, recipe: Recipe, plan: Plan | None, seed: int, postprocess: str | None = None
+    context: Context, name: str, recipe: Recipe, plan: Plan | Planner | None, seed: int, postprocess: str | None = None
 ) -> Trained:
     """Train in the folder `name` of the row, or go on there; a plan of None trains without privacy."""
     from plrvo.tasks import experiment
@@ -121,6 +124,8 @@ def train(
 
     streams = experiment.Streams.from_seed(seed)
     preset = _prepared(recipe, context, streams)
+    if plan is not None and not isinstance(plan, Plan):
+        plan = plan(1 if recipe.clipping == "l1" else trained_parameters(preset.module))
     out = context.folder / name
     clip = 1.0 if plan is None or recipe.optimizer != "sgd" else plan.workload.clip
     settings = experiment.Settings(
@@ -130,6 +135,7 @@ def train(
         momentum=recipe.momentum,
         weight_decay=recipe.weight_decay,
         schedule=recipe.schedule,
+        clipping=recipe.clipping,
         postprocess=postprocess,
         physical_batch=recipe.physical_batch or preset.defaults.physical_batch,
         evaluate_every=recipe.evaluate_every or recipe.steps,
@@ -148,14 +154,18 @@ def train(
         )
         return Trained(history[-1], history, None)
     receipt = experiment.run_private(preset.task, preset.module, plan, settings, streams, watch)
-    return Trained(receipt["run"]["metrics"], read_history(out / experiment.METRICS), receipt)
+    return Trained(receipt["run"]["metrics"], read_history(out / experiment.METRICS), receipt, plan)
 
 
 def dimension_of(recipe: Recipe, context: Context) -> int:
     """The number of parameters that the recipe trains."""
     from plrvo.tasks import experiment
 
-    module = _prepared(recipe, context, experiment.Streams.from_seed(0)).module
+    return trained_parameters(_prepared(recipe, context, experiment.Streams.from_seed(0)).module)
+
+
+def trained_parameters(module: Any) -> int:
+    """The number of parameters of a module that are trained."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
