@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from plrvo.paper import cnn_tables, convergence, dependency, fair, ftrl, snr, utility, vit
+from plrvo.paper import (
+    audits,
+    classification,
+    cnn_tables,
+    convergence,
+    dependency,
+    fair,
+    ftrl,
+    generation_tables,
+    snr,
+    utility,
+    vit,
+)
 from plrvo.paper.entry import Entry
 from plrvo.validate import InvalidArgument
 
@@ -10,6 +22,9 @@ ENTRIES: tuple[Entry, ...] = (
     *snr.ENTRIES,
     *utility.ENTRIES,
     *vit.ENTRIES,
+    *classification.ENTRIES,
+    *generation_tables.ENTRIES,
+    *audits.ENTRIES,
     *convergence.ENTRIES,
     *ftrl.ENTRIES,
     *dependency.ENTRIES,

@@ -134,3 +134,13 @@ def four_epsilons(printed: float | None, bracket: Epsilon) -> dict[str, float | 
         "lower": bracket.lower,
     }
     return {name: None if value is None or value == float("inf") else value for name, value in found.items()}
+
+
+def refutation(bracket: Epsilon) -> str | None:
+    """A remark where the published epsilon of a noise is refuted."""
+    if not bracket.published_is_refuted:
+        return None
+    return (
+        f"the published formula gives this noise epsilon {bracket.published:.4g}: refuted, an attack provably reaches "
+        f"{bracket.lower:.4g}"
+    )

@@ -136,6 +136,7 @@ def train(
         weight_decay=recipe.weight_decay,
         schedule=recipe.schedule,
         clipping=recipe.clipping,
+        grad_sample_mode="hooks" if recipe.clipping == "l1" else "auto",  # l1 norms need the gradients themselves
         postprocess=postprocess,
         physical_batch=recipe.physical_batch or preset.defaults.physical_batch,
         evaluate_every=recipe.evaluate_every or recipe.steps,
