@@ -39,11 +39,14 @@ def test_the_papers_settings_at_full_scale(task, steps, examples):
 
 def test_stand_ins_are_named():
     qnli, sst2 = find("figure-qnli"), find("figure-sst2")
-    assert "SNLI" in qnli.stand_in[Scale.quick] and "trained on" in qnli.stand_in[Scale.quick]
-    assert "MiniLM" in sst2.stand_in[Scale.quick] and "RoBERTa-large" in sst2.stand_in[Scale.quick]
+    assert "SNLI" in qnli.stand_in[Scale.quick]
+    assert "trained on" in qnli.stand_in[Scale.quick]
+    assert "MiniLM" in sst2.stand_in[Scale.quick]
+    assert "RoBERTa-large" in sst2.stand_in[Scale.quick]
     # A task with other classes has no printed value beside it.
     assert all(value is None for row in qnli.rows(Scale.quick) for value in row.printed.values())
-    assert qnli.needs[Scale.quick].data == ("snli",) and qnli.needs[Scale.full].data == ("qnli",)
+    assert qnli.needs[Scale.quick].data == ("snli",)
+    assert qnli.needs[Scale.full].data == ("qnli",)
 
 
 @pytest.mark.data
@@ -79,6 +82,7 @@ def test_findings_say_what_the_rows_say():
         ],
     )
     assert "Gamma noise is ahead of Gaussian noise at 1 of 2 points, by -4.0 to +1.5 points" in told[0]
-    assert "a gap of -4.0 points" in told[3] and "+41.95 points" in told[3]
+    assert "a gap of -4.0 points" in told[3]
+    assert "+41.95 points" in told[3]
     assert "reaches 52.0 to 60.0 %" in told[4]
     assert told[5].startswith("At 1 of 2 points")

@@ -57,6 +57,19 @@ def mismatch(printed: float, found: float | None) -> bool:
     return found is None or abs(found - printed) > TOLERANCE * printed
 
 
+def remarks(*found: str | None) -> str | None:
+    """One flag of several remarks, or none."""
+    return "; ".join(remark for remark in found if remark) or None
+
+
+def unlike_printed(printed: float, found: float | None, how: str = "give, by the published formula,") -> str | None:
+    """A remark where the printed parameters do not give the printed epsilon."""
+    if not mismatch(printed, found):
+        return None
+    gives = "no finite epsilon" if found is None else f"epsilon {found:.4g}"
+    return f"the printed parameters {how} {gives}, not {printed:g}"
+
+
 # Rows 4 to 7 print theta ten times larger than their epsilon needs.
 CNN_ROWS = (
     CnnRow(0.1, 1e-5, 1e-5, 60_000, 0.065, Printed(66.56, 6.37, 88.78, 1.06), Printed(59.28, 2.79, 70.72, 0.61)),

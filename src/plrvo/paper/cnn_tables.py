@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from plrvo.design import Plan
-from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, mismatch
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, remarks, unlike_printed
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import Recipe, fitted, trials
 
 MEASURES = ("gaussian", "laplace", "gamma", "gamma_score")
@@ -36,15 +36,9 @@ def cnn_recipe(task: str, scale: Scale, steps: int = 300) -> Recipe:
 
 def flag_of(row: CnnRow) -> str | None:
     """Where the row's own numbers do not fit together, and where its epsilon is refuted."""
-    remarks = []
-    found = row.as_printed
-    if mismatch(row.printed_epsilon, found):
-        gives = "no finite epsilon" if found is None else f"epsilon {found:.4g}"
-        remarks.append(f"theta {row.printed_theta:g} as printed gives {gives}; {row.theta:g} gives the printed one")
-    bracket = bracket_of(row.noise, row.workload)
-    if bracket.published_is_refuted:
-        remarks.append(f"refuted: an attack provably reaches epsilon {bracket.lower:.4g}")
-    return "; ".join(remarks) or None
+    unlike = unlike_printed(row.printed_epsilon, row.as_printed)
+    fits = f"{unlike}; theta {row.theta:g} does" if unlike else None
+    return remarks(fits, refutation(bracket_of(row.noise, row.workload)))
 
 
 def _measure(task: str, row: CnnRow, context: Context) -> Measured:
@@ -79,7 +73,7 @@ def _rows(task: str, scale: Scale) -> Sequence[Row]:
 
 def findings(rows: Sequence[Result]) -> list[str]:
     """What the table says when all of its rows are there."""
-    wrong = [row for row in rows if row["flag"] and "as printed" in row["flag"]]
+    wrong = [row for row in rows if row["flag"] and "printed parameters" in row["flag"]]
     refuted = [row for row in rows if row["flag"] and "refuted" in row["flag"]]
     ahead = [row for row in rows if row["measured"]["gamma"] > row["measured"]["gaussian"]]
     gap = [row["measured"]["gamma"] - row["printed"]["gamma"] for row in rows]

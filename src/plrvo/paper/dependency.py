@@ -10,9 +10,9 @@ from functools import partial
 from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV
-from plrvo.paper.cnn import CNN_DELTA, mismatch
+from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
 from plrvo.paper.cnn_tables import PACKAGES, SEEDS, cnn_recipe
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import trials
 
 DIMENSION = 26_010
@@ -58,21 +58,11 @@ BY_K = tuple(
 )
 
 
-def flag_of(setting: Setting, plan: Plan) -> str | None:
-    """Where the parameters do not give the printed epsilon, and where what they give is refuted."""
-    found, remarks = plan.bracket.published, []
-    if mismatch(setting.epsilon, found):
-        gives = "no finite epsilon" if found is None else f"epsilon {found:.4g}"
-        remarks.append(f"the printed parameters give {gives}, not {setting.epsilon:g}")
-    if plan.bracket.published_is_refuted:
-        remarks.append(f"refuted: an attack provably reaches epsilon {plan.bracket.lower:.4g}")
-    return "; ".join(remarks) or None
-
-
 def _measure(setting: Setting, context: Context) -> Measured:
     plan = setting.plan
     done = trials(context, cnn_recipe("mnist", context.scale), {"gamma": plan}, SEEDS[context.scale])
-    return Measured(done.means, four_epsilons(setting.epsilon, plan.bracket), flag_of(setting, plan), done.details)
+    flag = remarks(unlike_printed(setting.epsilon, plan.bracket.published), refutation(plan.bracket))
+    return Measured(done.means, four_epsilons(setting.epsilon, plan.bracket), flag, done.details)
 
 
 def _rows(settings: Sequence[Setting], varied: str, scale: Scale) -> Sequence[Row]:

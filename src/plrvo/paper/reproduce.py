@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,8 +112,8 @@ def _without_digest(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_result(row: Row, measured: Measured) -> Result:
-    """A finished row as plain data."""
-    return {
+    """A finished row as plain data: what a file gives back when it is read."""
+    found = {
         "key": row.key,
         "label": row.label,
         "parameters": dict(row.parameters),
@@ -122,6 +123,8 @@ def as_result(row: Row, measured: Measured) -> Result:
         "flag": measured.flag,
         "details": dict(measured.details),
     }
+    plain: Result = json.loads(json.dumps(found, allow_nan=False))
+    return plain
 
 
 def columns(rows: list[Result]) -> list[str]:

@@ -14,10 +14,10 @@ from functools import partial
 from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV
-from plrvo.paper.cnn import CNN_DELTA, mismatch
+from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
 from plrvo.paper.cnn_tables import PACKAGES
 from plrvo.paper.dependency import DIMENSION
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 
 STEPS = 1250
@@ -80,9 +80,7 @@ def _measure(model: Model, index: int, context: Context) -> Measured:
         "gamma": Plan.certify(GammaPLRV(k, theta), trained, CNN_DELTA),
     }
     done = trials(context, recipe, plans, 1)
-    flag = None
-    if mismatch(epsilon, gamma.bracket.published):
-        flag = f"the authors' parameters give, by the published formula, epsilon {gamma.bracket.published:.4g}"
+    flag = remarks(unlike_printed(epsilon, gamma.bracket.published), refutation(gamma.bracket))
     details = {**done.details, "trained_dimension": trained.dimension, "trained_steps": recipe.steps}
     return Measured(done.means, four_epsilons(epsilon, gamma.bracket), flag, details)
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Epsilon, Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV, Gaussian, Noise
-from plrvo.paper.cnn import mismatch
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.cnn import remarks, unlike_printed
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import Recipe, dimension_of, trials
 
 DELTA = 2e-5
@@ -56,16 +56,11 @@ def recipe_of(scale: Scale) -> Recipe:
     return head if scale is Scale.quick else replace(head, model="logistic", steps=3)
 
 
-def flag_of(setting: Setting, plan: Plan) -> str | None:
+def flag_of(setting: Setting, bracket: Epsilon) -> str | None:
     """Where the printed parameters do not give the printed epsilon."""
-    bracket, remarks = plan.bracket, []
-    found = bracket.certified if setting.kind == "gaussian" else bracket.published
-    if mismatch(setting.epsilon, found):
-        how = "certify" if setting.kind == "gaussian" else "give, by the published formula,"
-        remarks.append(f"the printed parameters {how} epsilon {found:.4g}, not {setting.epsilon:g}")
-    if bracket.published_is_refuted:
-        remarks.append(f"refuted: an attack provably reaches epsilon {bracket.lower:.4g}")
-    return "; ".join(remarks) or None
+    if setting.kind == "gaussian":
+        return unlike_printed(setting.epsilon, bracket.certified, "certify")
+    return remarks(unlike_printed(setting.epsilon, bracket.published), refutation(bracket))
 
 
 def _measure(setting: Setting, context: Context) -> Measured:
@@ -75,7 +70,7 @@ def _measure(setting: Setting, context: Context) -> Measured:
     done = trials(context, recipe, {"accuracy": trained}, SEEDS[context.scale])
     values = {**done.means, "distortion": setting.noise.distortion}
     details = {**done.details, "trained_dimension": work.dimension, "trained_delta": trained.delta}
-    return Measured(values, four_epsilons(setting.epsilon, plan.bracket), flag_of(setting, plan), details)
+    return Measured(values, four_epsilons(setting.epsilon, plan.bracket), flag_of(setting, plan.bracket), details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
