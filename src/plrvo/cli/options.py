@@ -71,6 +71,7 @@ DeltaOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 OPTION_OF_ARGUMENT = {
+    "entry": "NAME",
     "b": "--scale",
     "sigma": "--noise-multiplier",
     "name": "TASK",

@@ -51,7 +51,7 @@ def reproduce(
             _print_list(rows)
         return 0
     if name is None:
-        raise InvalidArgument("name", None, "one of those that `plrvo reproduce --list` shows")
+        raise InvalidArgument("entry", None, "one of those that `plrvo reproduce --list` shows")
     if seed < 0:
         raise InvalidArgument("seed", seed, "a whole number that is not negative")
     entry = find(name)
@@ -77,7 +77,7 @@ def _require(entry: Entry, scale: Scale) -> None:
         raise InvalidArgument("scale", scale.value, "one of " + ", ".join(entry.needs))
     missing = [item.removeprefix("package ") for item in entry.needs[scale].missing(None) if item.startswith("package")]
     if missing:
-        raise InvalidArgument("name", entry.name, f"the packages {', '.join(missing)}: pip install 'plrvo[dev]'")
+        raise InvalidArgument("entry", entry.name, f"the packages {', '.join(missing)}: pip install 'plrvo[dev]'")
 
 
 def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
@@ -97,28 +97,27 @@ def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
 
 
 def _print_list(rows: list[dict[str, Any]]) -> None:
-    table = Table(
-        title="Tables and figures of the paper, and comparisons that it does not make",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for column in ("name", "what", "quick", "full", "needs"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    table = Table(title="Tables and figures of the paper, and comparisons that it does not make", title_justify="left")
+    table.box, table.pad_edge = box.SIMPLE_HEAD, False
+    for column in ("name", "what"):
+        table.add_column(column, no_wrap=column == "name")
+    for column in (Scale.quick, Scale.full):
+        table.add_column(column.value, justify="right", no_wrap=True)
+    table.add_column("missing here")
     for row in rows:
         quick, full = row["quick"], row["full"]
-        table.add_row(row["name"], row["title"], _time(quick), _time(full), ", ".join(quick["needs"]) or "nothing")
+        missing = [f"{name}: {', '.join(row[name]['missing'])}" for name in ("quick", "full") if row[name]["missing"]]
+        table.add_row(row["name"], row["title"], _time(quick), _time(full), "; ".join(missing))
     console = Console()
     console.print(table)
-    console.print(
-        "quick and full: time on two cores, and what is missing here. Details: --list --json.", highlight=False
-    )
+    console.print("Times are for two cores. Data, packages and stand-ins: --list --json.", highlight=False)
 
 
 def _time(scale: dict[str, Any]) -> str:
     minutes = scale["minutes"]
-    length = f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
-    length = f"{minutes / 60:.0f} h" if minutes >= 120 else length
-    return length if scale["runs_here"] else f"{length} (missing: {', '.join(scale['missing'])})"
+    if minutes >= 120:
+        return f"{minutes / 60:.0f} h"
+    return f"{minutes:.0f} min" if minutes >= 1 else f"{60 * minutes:.0f} s"
 
 
 def _print_rows(found: dict[str, Any]) -> None:

@@ -38,4 +38,4 @@ def find(name: str) -> Entry:
     for entry in ENTRIES:
         if entry.name == name:
             return entry
-    raise InvalidArgument("name", name, "one of those that `plrvo reproduce --list` shows")
+    raise InvalidArgument("entry", name, "one of those that `plrvo reproduce --list` shows")

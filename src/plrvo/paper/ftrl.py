@@ -137,7 +137,7 @@ ENTRIES = (
         findings=findings,
         stand_in={
             Scale.quick: "one epoch in batches of 500 on MNIST; three epochs in batches of 1,000 of a linear head on "
-            "features of EfficientNet-Lite0 on CIFAR-10; one seed",
+            "features of EfficientNet-Lite0 on CIFAR-10; one seed; learning rates chosen with Gaussian noise",
             Scale.full: "ResNet-18 in place of a VGG network of 550,570 parameters on CIFAR-10",
             Scale.smoke: "linear models, two steps",
         },
