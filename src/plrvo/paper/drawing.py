@@ -34,6 +34,8 @@ def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str
 
 
 def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
+    if panel.paint is not None:
+        panel.paint(axes, rows)
     drawn = 0
     groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in rows))
     for group in groups:

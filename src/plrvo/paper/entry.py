@@ -7,6 +7,7 @@ rows one after another and keeps each as it finishes; it knows nothing of noise 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,7 +75,8 @@ class Panel:
 
     `x` and `ys` name parameters, measured values or epsilons of the rows; `lines` names the parameter whose values are
     lines of their own. Printed values of the same name are drawn beside the measured ones. `levels` names values that
-    do not depend on x, drawn as horizontal lines. A panel that no row belongs to is left out.
+    do not depend on x, drawn as horizontal lines. A panel that no row belongs to is left out. `paint` draws what is not
+    a line, on the axes and from the rows that it is given.
     """
 
     x: str
@@ -89,6 +91,7 @@ class Panel:
     curve: str | None = None  # rows whose details hold a whole curve of (x, y) under this name
     levels: tuple[str, ...] = ()
     diagonal: bool = False  # with the line y = x
+    paint: Callable[[Any, Sequence[Result]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -125,15 +128,19 @@ class Entry:
     stand_in: Mapping[Scale, str] = field(default_factory=dict)
 
 
+def finite(value: float | None) -> float | None:
+    """The value, or None for an infinity, which is not a number for a file."""
+    return None if value is None or math.isinf(value) else value
+
+
 def four_epsilons(printed: float | None, bracket: Epsilon) -> dict[str, float | None]:
-    """What the paper prints beside our bracket; infinities are not numbers for a file."""
-    found = {
+    """What the paper prints beside our bracket."""
+    return {
         "printed": printed,
-        "published": bracket.published,
-        "certified": bracket.certified,
-        "lower": bracket.lower,
+        "published": finite(bracket.published),
+        "certified": finite(bracket.certified),
+        "lower": finite(bracket.lower),
     }
-    return {name: None if value is None or value == float("inf") else value for name, value in found.items()}
 
 
 def refutation(bracket: Epsilon) -> str | None:
