@@ -125,15 +125,17 @@ def _print_rows(found: dict[str, Any]) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
     table.title = f"{found['title']} ({found['paper']}), scale {found['scale']}"
     table.add_column("row")
-    for name in EPSILONS:
+    epsilons = [name for name in EPSILONS if any(row["epsilon"][name] is not None for row in found["rows"])]
+    for name in epsilons:
         table.add_column(name, justify="right", min_width=len(name))
     for name in found["columns"]:
         table.add_column(name.replace("_", " "), justify="right", overflow="fold")
     for row in found["rows"]:
-        cells = [row["label"], *(_number(row["epsilon"][name]) for name in EPSILONS)]
+        cells = [row["label"], *(_number(row["epsilon"][name]) for name in epsilons)]
         table.add_row(*cells, *(_pair(row, name) for name in found["columns"]))
     console.print(table)
-    console.print("The first four columns are epsilons; the paper's values are in parentheses.", highlight=False)
+    told = f"The first {len(epsilons)} columns are epsilons; " if epsilons else ""
+    console.print(f"{told}{'the' if told else 'The'} paper's values are in parentheses.", highlight=False)
     for row in found["rows"]:
         if row["flag"]:
             console.print(f"{row['label']}: {row['flag']}", style="bold red", highlight=False)

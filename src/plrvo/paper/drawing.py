@@ -12,6 +12,7 @@ from plrvo.paper.entry import Panel, Result
 
 COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21", "#5f6a72", "#17a2a2", "#a0522d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", ":", "-.")
 
 
 def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str) -> None:
@@ -38,12 +39,15 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
         panel.paint(axes, rows)
     drawn = 0
     groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in rows))
-    for group in groups:
+    crossed = len(groups) > 1 and len(panel.ys) > 1  # then the colour is the group's, the kind of line the value's
+    for i, group in enumerate(groups):
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
-        for name in panel.ys:
+        for j, name in enumerate(panel.ys):
             parts = (group, shown(name) if len(panel.ys) > 1 or group is None else None)
             label = ", ".join(str(part) for part in parts if part)
-            style: dict[str, Any] = {"color": COLORS[drawn % len(COLORS)], "marker": MARKERS[drawn % len(MARKERS)]}
+            color, marker = (i, j) if crossed else (drawn, drawn)
+            style: dict[str, Any] = {"color": COLORS[color % len(COLORS)], "marker": MARKERS[marker % len(MARKERS)]}
+            style["linestyle"] = LINES[j % len(LINES)] if crossed else "-"
             drawn += _draw_line(axes, panel, mine, name, label, style)
     _draw_levels(axes, panel, rows)
     axes.set_xlabel(panel.xlabel)
@@ -52,8 +56,22 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xscale("log" if panel.xlog else "linear")
     axes.set_yscale("log" if panel.ylog else "linear")
+    for axis, logarithmic in ((axes.xaxis, panel.xlog), (axes.yaxis, panel.ylog)):
+        if logarithmic:
+            _tick_logarithms(axis)
     if drawn > 1 or axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8)
+
+
+def _tick_logarithms(axis: Any) -> None:
+    """Plain numbers at 1, 2 and 5 where an axis has too few decades to be read by powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if low > 0 and high / low < 100:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: str, style: dict[str, Any]) -> int:
@@ -71,7 +89,7 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
         pairs = [(value_of(row, panel.x), value_of(row, name, part)) for row in rows]
         pairs = sorted((x, y) for x, y in pairs if x is not None and y is not None)
         if pairs:
-            axes.plot([x for x, _ in pairs], [y for _, y in pairs], **style, **look)
+            axes.plot([x for x, _ in pairs], [y for _, y in pairs], **(style | look))
             found = True
     return int(found)
 
