@@ -7,24 +7,32 @@ from plrvo.paper import (
     classification,
     cnn_tables,
     convergence,
+    delta_test,
     dependency,
     fair,
     ftrl,
     generation_tables,
+    privacy_loss,
     snr,
+    theta_k,
     utility,
     vit,
+    volumes,
 )
 from plrvo.paper.entry import Entry
 from plrvo.validate import InvalidArgument
 
 ENTRIES: tuple[Entry, ...] = (
+    *delta_test.ENTRIES,
+    *volumes.ENTRIES,
+    *theta_k.ENTRIES,
     *snr.ENTRIES,
     *utility.ENTRIES,
     *vit.ENTRIES,
     *classification.ENTRIES,
     *generation_tables.ENTRIES,
     *audits.ENTRIES,
+    *privacy_loss.ENTRIES,
     *convergence.ENTRIES,
     *ftrl.ENTRIES,
     *dependency.ENTRIES,
