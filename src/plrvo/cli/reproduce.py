@@ -16,7 +16,7 @@ from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Context, Entry, Scale
-from plrvo.paper.reproduce import EPSILONS, Reproduction
+from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
 from plrvo.validate import InvalidArgument
 
 
@@ -122,20 +122,10 @@ def _time(scale: dict[str, Any]) -> str:
 
 def _print_rows(found: dict[str, Any]) -> None:
     console = Console()
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
-    table.title = f"{found['title']} ({found['paper']}), scale {found['scale']}"
-    table.add_column("row")
-    epsilons = [name for name in EPSILONS if any(row["epsilon"][name] is not None for row in found["rows"])]
-    for name in epsilons:
-        table.add_column(name, justify="right", min_width=len(name))
-    for name in found["columns"]:
-        table.add_column(name.replace("_", " "), justify="right", overflow="fold")
-    for row in found["rows"]:
-        cells = [row["label"], *(_number(row["epsilon"][name]) for name in epsilons)]
-        table.add_row(*cells, *(_pair(row, name) for name in found["columns"]))
-    console.print(table)
-    told = f"The first {len(epsilons)} columns are epsilons; " if epsilons else ""
-    console.print(f"{told}{'the' if told else 'The'} paper's values are in parentheses.", highlight=False)
+    console.print(f"{found['title']} ({found['paper']}), scale {found['scale']}", highlight=False)
+    for rows in _alike(found["rows"]):
+        console.print(_table(rows))
+    console.print("Printed, published, certified and lower are epsilons; the paper's values are in parentheses.")
     for row in found["rows"]:
         if row["flag"]:
             console.print(f"{row['label']}: {row['flag']}", style="bold red", highlight=False)
@@ -144,6 +134,29 @@ def _print_rows(found: dict[str, Any]) -> None:
     for text in found["findings"]:
         console.print(f"- {text}", highlight=False)
     console.print(f"files: {', '.join(found['files'].values())}", highlight=False)
+
+
+def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The rows that measure the same things, together: a figure may have parts."""
+    parts: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(tuple(columns([row])), []).append(row)
+    return list(parts.values())
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("row")
+    epsilons = [name for name in EPSILONS if any(row["epsilon"][name] is not None for row in rows)]
+    for name in epsilons:
+        table.add_column(name, justify="right", min_width=len(name))
+    names = columns(rows)
+    for name in names:
+        table.add_column(name.replace("_", " "), justify="right", overflow="fold")
+    for row in rows:
+        cells = [row["label"], *(_number(row["epsilon"][name]) for name in epsilons)]
+        table.add_row(*cells, *(_pair(row, name) for name in names))
+    return table
 
 
 def _number(value: float | None) -> str:

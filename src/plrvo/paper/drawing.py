@@ -35,8 +35,6 @@ def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str
 
 
 def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
-    if panel.paint is not None:
-        panel.paint(axes, rows)
     drawn = 0
     groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in rows))
     crossed = len(groups) > 1 and len(panel.ys) > 1  # then the colour is the group's, the kind of line the value's
@@ -56,11 +54,15 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xscale("log" if panel.xlog else "linear")
     axes.set_yscale("log" if panel.ylog else "linear")
+    if panel.paint is not None:
+        panel.paint(axes, rows)
     for axis, logarithmic in ((axes.xaxis, panel.xlog), (axes.yaxis, panel.ylog)):
         if logarithmic:
             _tick_logarithms(axis)
-    if drawn > 1 or axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8)
+    named = len(axes.get_legend_handles_labels()[0])
+    if named:
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if named > 6 else {}
+        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, **beside)
 
 
 def _tick_logarithms(axis: Any) -> None:
