@@ -12,7 +12,10 @@ from plrvo.paper import (
     fair,
     ftrl,
     generation_tables,
+    mechanisms,
     privacy_loss,
+    search_space_edge,
+    search_space_region,
     snr,
     theta_k,
     utility,
@@ -23,6 +26,7 @@ from plrvo.paper.entry import Entry
 from plrvo.validate import InvalidArgument
 
 ENTRIES: tuple[Entry, ...] = (
+    *mechanisms.ENTRIES,
     *delta_test.ENTRIES,
     *volumes.ENTRIES,
     *theta_k.ENTRIES,
@@ -36,6 +40,8 @@ ENTRIES: tuple[Entry, ...] = (
     *convergence.ENTRIES,
     *ftrl.ENTRIES,
     *dependency.ENTRIES,
+    *search_space_region.ENTRIES,
+    *search_space_edge.ENTRIES,
     *cnn_tables.ENTRIES,
     *fair.ENTRIES,
 )

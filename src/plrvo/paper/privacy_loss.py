@@ -112,7 +112,7 @@ ENTRIES = (
         panels=(
             Panel(
                 "T",
-                ("epsilon.published", "epsilon.certified", "epsilon.lower"),
+                ("epsilon.certified", "epsilon.published", "epsilon.lower"),
                 "steps T",
                 "epsilon",
                 f"Gamma noise, k = {GAMMA.k:g}, theta = {GAMMA.theta:g}",
