@@ -21,6 +21,7 @@ from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale
 from plrvo.validate import InvalidArgument
 
 FILE, LOCK, RUNS = "reproduction.json", ".reproduce.lock", "runs"
+ROW = {"key", "label", "parameters", "printed", "measured", "epsilon", "flag", "details"}
 EPSILONS = ("printed", "published", "certified", "lower")
 Watch = Callable[[int, int, str], None]  # rows done, rows in all, the row at hand
 
