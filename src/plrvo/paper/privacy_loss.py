@@ -53,7 +53,7 @@ def _measure(kind: str, clip: float, steps: int, context: Context) -> Measured:
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
-    steps = sorted({*whole_points(scale, 10, 10_000, 9, 25), QNLI_STEPS})
+    steps = sorted({*(whole_points(scale, 10, 10_000, 9, 25) if scale is not Scale.smoke else [10_000]), QNLI_STEPS})
     kinds = [(GAMMA_KIND, clip) for clip in CLIPS] + [(MULTIPLIER, LARGE_CLIP)] + [(DEVIATION, clip) for clip in CLIPS]
     return [
         Row(

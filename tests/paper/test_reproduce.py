@@ -1,0 +1,147 @@
+"""The framework: whole files, one entry in a folder, and work that goes on where it was stopped."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from tests.paper.toy import FILES, TOY, Stopped, contents, run, stopping
+
+from plrvo.cli.main import main
+from plrvo.files import locked
+from plrvo.paper.catalog import ENTRIES
+from plrvo.paper.entry import Measured, Scale
+from plrvo.paper.reproduce import LOCK, as_csv
+from plrvo.validate import InvalidArgument
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_interrupted_and_continued_equals_uninterrupted(tmp_path, after):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(TOY, whole)
+    with pytest.raises(Stopped):
+        run(stopping(TOY, after), parts)
+    left = json.loads((parts / "reproduction.json").read_text())
+    assert [row["key"] for row in left["rows"]] == [f"row-{i}" for i in range(after)]
+    assert (left["status"], left["findings"]) == ("unfinished", [])
+    assert sorted(path.name for path in parts.iterdir()) == ["reproduction.json"]  # nothing half-written, no lock
+    run(TOY, parts)
+    assert contents(TOY, parts) == contents(TOY, whole)
+
+
+def test_finished_rows_are_not_measured_again(tmp_path):
+    first = run(TOY, tmp_path / "out")
+    assert run(stopping(TOY, 2), tmp_path / "out") == first
+
+
+def test_a_stop_before_the_first_row_leaves_nothing_behind(tmp_path):
+    with pytest.raises(Stopped):
+        run(stopping(TOY, 0), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("other", [{"scale": Scale.full}, {"seed": 1}, {"entry": replace(TOY, name="other")}])
+def test_a_folder_holds_one_entry_at_one_scale_with_one_seed(tmp_path, other):
+    run(TOY, tmp_path)
+    before = contents(TOY, tmp_path)
+    with pytest.raises(InvalidArgument, match="a new folder: this one holds toy"):
+        run(**{"entry": TOY, "out": tmp_path, **other})
+    assert contents(TOY, tmp_path) == before
+    assert len(list(tmp_path.iterdir())) == len(FILES)
+
+
+@pytest.mark.parametrize("damage", ["", '{"name": "toy"', "[]", '{"rows": NaN}'])
+def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
+    (tmp_path / "reproduction.json").write_text(damage)
+    with pytest.raises(InvalidArgument, match=r"^out="):
+        run(TOY, tmp_path)
+
+
+@pytest.mark.parametrize("rows", [None, 3, [3], [{"key": "row-0"}]])
+def test_damaged_rows_are_refused_in_one_line(tmp_path, rows):
+    found = run(TOY, tmp_path)
+    (tmp_path / "reproduction.json").write_text(json.dumps({**found, "rows": rows}))
+    with pytest.raises(InvalidArgument, match="damaged"):
+        run(TOY, tmp_path)
+
+
+def test_two_at_once_are_refused(tmp_path):
+    with locked(tmp_path / LOCK, "out"), pytest.raises(InvalidArgument, match="no other process"):
+        run(TOY, tmp_path)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(InvalidArgument, match="a folder, not a file"):
+        run(TOY, tmp_path / "out")
+
+
+def test_what_is_not_a_number_is_not_written(tmp_path):
+    spoiled = replace(
+        TOY, rows=lambda scale: [replace(TOY.rows(scale)[0], measure=lambda _: Measured({"root": float("nan")}))]
+    )
+    with pytest.raises(ValueError, match="JSON"):
+        run(spoiled, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_csv_file_can_be_read_back(tmp_path):
+    found = run(TOY, tmp_path)
+    assert (tmp_path / "toy.csv").read_text() == as_csv(found["rows"])
+    lines = list(csv.DictReader(io.StringIO(as_csv(found["rows"]))))
+    assert len(lines) == len(found["rows"]) == 4
+    for line, row in zip(lines, found["rows"], strict=True):
+        assert line["row"] == row["label"]
+        assert int(line["i"]) == row["parameters"]["i"]
+        assert float(line["epsilon (certified)"]) == row["epsilon"]["certified"]
+        assert float(line["root (measured)"]) == row["measured"]["root"]
+        assert float(line["root (printed)"]) == row["printed"]["root"]
+        assert line["nothing (measured)"] == line["epsilon (published)"] == ""
+        assert line["flag"] == (row["flag"] or "")
+
+
+def test_smoke_draws_no_conclusions(tmp_path):
+    assert run(TOY, tmp_path, Scale.smoke)["findings"] == []
+
+
+def test_the_list_names_every_entry_and_what_it_needs(capsys):
+    assert main(["reproduce", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["entries"]
+    assert [row["name"] for row in listed] == [entry.name for entry in ENTRIES]
+    for row, entry in zip(listed, ENTRIES, strict=True):
+        assert row["title"] == entry.title
+        for scale in (Scale.quick, Scale.full):
+            found = row[scale.value]
+            assert set(entry.needs[scale].data) <= set(found["needs"])
+            assert found["minutes"] > 0
+            assert found["runs_here"] == (found["missing"] == [])
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["table-of-nothing"], "NAME table-of-nothing"),
+        ([], "NAME (missing)"),
+        (["figure-volumes", "--seed", "-1"], "--seed"),
+        (["figure-volumes", "--scale", "huge"], "--scale"),
+    ],
+)
+def test_bad_words_end_in_one_line(capsys, tmp_path, monkeypatch, words, named):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *words]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert len([line for line in lines if line.startswith("plrvo:")]) == 1
+    assert named in " ".join(lines)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_prints_what_it_writes(capsys, tmp_path):
+    words = ["reproduce", "figure-volumes", "--scale", "smoke", "--out", str(tmp_path / "out")]
+    assert main([*words, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    files = printed.pop("files")
+    assert printed == json.loads((tmp_path / "out" / "reproduction.json").read_text())
+    assert sorted(files) == ["csv", "json", "plot"]
+    assert main(words) == 0
+    assert "n = 26,010" in capsys.readouterr().out
