@@ -4,6 +4,7 @@ import math
 
 import mpmath
 import pytest
+from scipy import stats
 from tests.paper.toy import run
 
 from plrvo.noise import GammaPLRV
@@ -18,6 +19,7 @@ def test_entropy_and_distortion_have_closed_forms(k, theta):
     assert theta_k.entropy(noise) == pytest.approx(math.log(2 / (k * theta)) + (k + 1) / k, rel=1e-7)
     assert theta_k.mean_of(lambda t: t, noise) == pytest.approx(1 / ((k - 1) * theta), rel=1e-6)
     assert theta_k.mean_of(lambda t: 1.0, noise) == pytest.approx(1, rel=1e-9)
+    assert theta_k.seed_entropy(noise) == pytest.approx(float(stats.gamma.entropy(k, scale=theta)), rel=1e-9)
 
 
 def test_the_printed_density_is_another_noise(tmp_path):

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from scipy import optimize, special
+from scipy import special
 
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
@@ -48,6 +48,7 @@ def laplace_delta(b: float, epsilon: float = 0.0) -> float:
 
 def epsilon_of_ratio(sigma: float, b: float, ratio: float) -> float:
     """The epsilon at which Gaussian noise has `ratio` times the delta of Laplace noise."""
+    from scipy import optimize  # here, so that the command line does not wait for it
 
     def miss(share: float) -> float:
         epsilon = share / b
