@@ -53,8 +53,10 @@ def _measure(kind: str, clip: float, steps: int, context: Context) -> Measured:
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
-    steps = sorted({*(whole_points(scale, 10, 10_000, 9, 25) if scale is not Scale.smoke else [10_000]), QNLI_STEPS})
+    steps = sorted({*whole_points(scale, 10, 10_000, 9, 25), QNLI_STEPS})
     kinds = [(GAMMA_KIND, clip) for clip in CLIPS] + [(MULTIPLIER, LARGE_CLIP)] + [(DEVIATION, clip) for clip in CLIPS]
+    if scale is Scale.smoke:
+        steps, kinds = [QNLI_STEPS], kinds[2:4]
     return [
         Row(
             key=f"{kind.lower().replace(', ', '-').replace(' ', '-')}-{clip:g}-{count}",

@@ -117,8 +117,9 @@ def _rows(scale: Scale) -> Sequence[Row]:
                 partial(_corollary, theta),
             )
         )
-    for epochs in SIZES if scale is not Scale.smoke else (EPOCHS,):
-        for epsilon in points(scale, 0.1, 10.0, 7, 19):
+    smoke = scale is Scale.smoke
+    for epochs in (EPOCHS,) if smoke else SIZES:
+        for epsilon in [BUDGET] if smoke else points(scale, 0.1, 10.0, 7, 19):
             size = f"T = {work_of(epochs).steps}"
             rows.append(
                 _row(
