@@ -58,7 +58,7 @@ def test_smoke(data_dir, tmp_path, monkeypatch, name):
     plain, point = found["rows"]
     assert 0 < plain["measured"]["not_private"] < 100
     assert set(point["measured"]) == set(NOISES)
-    certified = point["details"]["epsilon_certified"]
+    certified = point["details"]["run_certified"]
     assert all(2.9 < value <= 3.0 for value in certified.values())
     assert certified.keys() == NOISES.keys()
     assert point["details"]["noise"]["gamma"] == point["details"]["noise"]["gamma_score"]

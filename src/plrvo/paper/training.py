@@ -79,7 +79,7 @@ class Trials:
     """Every noise with every seed: accuracies in per cent."""
 
     accuracies: Mapping[str, list[float]]
-    certified: Mapping[str, float | None]  # for the steps that were taken
+    plans: Mapping[str, Plan | None]  # for the steps that were taken
 
     @property
     def means(self) -> dict[str, float | None]:
@@ -92,11 +92,12 @@ class Trials:
 
     @property
     def details(self) -> dict[str, Any]:
-        return {"accuracies": dict(self.accuracies), "spread": self.spreads, "run_certified": dict(self.certified)}
+        certified = {name: None if plan is None else plan.bracket.certified for name, plan in self.plans.items()}
+        return {"accuracies": dict(self.accuracies), "spread": self.spreads, "run_certified": certified}
 
 
 def trials(
-    context: Context, recipes: Mapping[str, Recipe] | Recipe, plans: Mapping[str, Plan | None], seeds: int
+    context: Context, recipes: Mapping[str, Recipe] | Recipe, plans: Mapping[str, Plan | Planner | None], seeds: int
 ) -> Trials:
     """Train with each plan and each seed, one recipe for all or one for each name.
 
@@ -104,15 +105,16 @@ def trials(
     are for any number of steps: runs take those of the recipe.
     """
     accuracies: dict[str, list[float]] = {}
-    certified: dict[str, float | None] = {}
+    taken: dict[str, Plan | None] = {}
     for name, plan in plans.items():
         recipe = recipes if isinstance(recipes, Recipe) else recipes[name]
-        used = None if plan is None else shortened(plan, recipe.steps)
-        certified[name] = None if used is None else used.bracket.certified
+        used = shortened(plan, recipe.steps) if isinstance(plan, Plan) else plan
         for seed in range(context.seed, context.seed + seeds):
             post = "score" if name.endswith(SCORE) else None
-            accuracies.setdefault(name, []).append(train(context, f"{name}-{seed}", recipe, used, seed, post).accuracy)
-    return Trials(accuracies, certified)
+            done = train(context, f"{name}-{seed}", recipe, used, seed, post)
+            accuracies.setdefault(name, []).append(done.accuracy)
+            taken[name] = done.plan
+    return Trials(accuracies, taken)
 
 
 def train(
