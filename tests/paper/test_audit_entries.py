@@ -40,11 +40,11 @@ def test_smoke(data_dir, tmp_path, monkeypatch, name):
     out = tmp_path / "out"
     found = Reproduction(find(name), out, Context(Scale.smoke, out, data_dir)).run()
     assert found["status"] == "finished"
-    assert found["columns"] == ["audited", "could_show"]
+    assert found["columns"] == ["audited", "could_show_at_most"]
     for row in found["rows"]:
         assert 7.9 < row["epsilon"]["certified"] <= 8
-        assert row["measured"]["could_show"] == pytest.approx(epsilon_opt(10, 0.01, 1e-5))
-        assert 0 <= row["measured"]["audited"] <= row["measured"]["could_show"]
+        assert row["measured"]["could_show_at_most"] == pytest.approx(epsilon_opt(10, 0.01, 1e-5))
+        assert 0 <= row["measured"]["audited"] <= row["measured"]["could_show_at_most"]
         assert row["details"]["runs"] == row["parameters"]["models"] == 40
         assert (out / "runs" / row["key"] / "state.npz").exists()
 
@@ -52,7 +52,7 @@ def test_smoke(data_dir, tmp_path, monkeypatch, name):
 def test_findings_say_what_the_rows_say():
     def row(noise, claimed, audited, verdict="consistent"):
         about = {"panel": "p", "noise": noise, "claimed": claimed}
-        measured = {"audited": audited, "could_show": 2.0}
+        measured = {"audited": audited, "could_show_at_most": 2.0}
         values = {"label": f"{noise} {claimed}", "parameters": about, "measured": measured}
         return values | {"epsilon": {"certified": claimed}, "details": {"verdict": verdict}}
 

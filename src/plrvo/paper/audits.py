@@ -1,8 +1,8 @@
 """The audit figures: what ClipBKD measures beside what is claimed, for images and records, and for text.
 
 Noise is fitted so that the claimed epsilon is *certified*. The audited epsilon is a lower bound at confidence 0.99,
-whose ceiling depends on the number of models alone (`could_show`): a claim above it cannot be refuted by them. The
-figures print no numbers. The text names a white square in the corner as the pattern and ClipBKD as the attack; the
+whose ceiling depends on the number of models alone (`could_show_at_most`): a claim above it cannot be refuted by them.
+The figures print no numbers. The text names a white square in the corner as the pattern and ClipBKD as the attack; the
 poisoning point here is ClipBKD's, the direction in which the data varies least.
 """
 
@@ -122,7 +122,7 @@ def _measure(setting: Setting, noise: str, epsilon: float, context: Context) -> 
         "poison": {"label": poison.label, "text": poison.text},
     }
     return Measured(
-        {"audited": result.epsilon_audited, "could_show": result.epsilon_certifiable},
+        {"audited": result.epsilon_audited, "could_show_at_most": result.epsilon_certifiable},
         four_epsilons(None, plan.bracket),
         "; ".join(remarks) or None,
         details,
@@ -161,14 +161,14 @@ def findings(rows: Sequence[Result]) -> list[str]:
     """What the figure says when all of its points are there."""
     count = len(rows)
     refuted = [row for row in rows if row["details"]["verdict"] == "refuted"]
-    hopeless = [row for row in rows if row["measured"]["could_show"] <= row["epsilon"]["certified"]]
+    hopeless = [row for row in rows if row["measured"]["could_show_at_most"] <= row["epsilon"]["certified"]]
     nothing = [row for row in rows if row["measured"]["audited"] == 0]
     largest = max(rows, key=lambda row: float(row["measured"]["audited"]))
     told = [
         f"{len(refuted)} of {count} certified epsilons are refuted.",
         f"In {len(hopeless)} of {count} rows so few models could not have refuted the claim, whatever they show: the "
-        f"most that they can show is {min(row['measured']['could_show'] for row in rows):.3g} to "
-        f"{max(row['measured']['could_show'] for row in rows):.3g}.",
+        f"most that they can show is {min(row['measured']['could_show_at_most'] for row in rows):.3g} to "
+        f"{max(row['measured']['could_show_at_most'] for row in rows):.3g}.",
         f"The largest audited epsilon is {largest['measured']['audited']:.3g} ({largest['label']}); "
         f"{len(nothing)} of {count} audits show nothing at all.",
     ]
@@ -196,7 +196,7 @@ def _panels(settings: dict[Scale, tuple[Setting, ...]]) -> tuple[Panel, ...]:
             title=title,
             lines="noise",
             only=lambda row: row["parameters"]["panel"] == title,
-            levels=("could_show",),
+            levels=("could_show_at_most",),
             diagonal=True,
         )
 

@@ -169,7 +169,8 @@ def _entry(table: PrintedTable) -> Entry:
             ),
         },
         panels=tuple(
-            Panel("target", (name,), "certified epsilon", AXES[name], lines="noise", xlog=True) for name in METRICS
+            Panel("target", (name,), "epsilon (here certified)", AXES[name], lines="noise", xlog=True)
+            for name in METRICS
         ),
         findings=partial(findings, table),
         stand_in={
