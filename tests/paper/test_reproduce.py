@@ -45,7 +45,7 @@ def test_a_stop_before_the_first_row_leaves_nothing_behind(tmp_path):
 def test_a_folder_holds_one_entry_at_one_scale_with_one_seed(tmp_path, other):
     run(TOY, tmp_path)
     before = contents(TOY, tmp_path)
-    with pytest.raises(InvalidArgument, match="a new folder: this one holds toy"):
+    with pytest.raises(InvalidArgument, match="a new folder: in this one"):
         run(**{"entry": TOY, "out": tmp_path, **other})
     assert contents(TOY, tmp_path) == before
     assert len(list(tmp_path.iterdir())) == len(FILES)

@@ -75,7 +75,6 @@ OPTION_OF_ARGUMENT = {
     "b": "--scale",
     "sigma": "--noise-multiplier",
     "name": "TASK",
-    "entry": "NAME",
     "receipt": "RECEIPT",
     "runs": "RUN",
     "audited_receipt": "--receipt",

@@ -21,7 +21,6 @@ from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale
 from plrvo.validate import InvalidArgument
 
 FILE, LOCK, RUNS = "reproduction.json", ".reproduce.lock", "runs"
-ROW = {"key", "label", "parameters", "printed", "measured", "epsilon", "flag", "details"}
 EPSILONS = ("printed", "published", "certified", "lower")
 Watch = Callable[[int, int, str], None]  # rows done, rows in all, the row at hand
 
@@ -103,7 +102,9 @@ def read_reproduction(folder: Path) -> dict[str, Any]:
     found = read_json(folder / FILE, "out", "a folder of `plrvo reproduce`")
     if not isinstance(found, dict) or found.get("digest") != json_digest(_without_digest(found)):
         raise InvalidArgument(
-            "out", str(folder), f"a {FILE} as it was written; remove this one, and rows are measured again"
+            "out",
+            str(folder),
+            f"a {FILE} as it was written: this one is damaged; remove it, and rows are measured again",
         )
     return found
 
