@@ -1,0 +1,148 @@
+"""One table or figure of the paper as a section of a page, from the file that `plrvo reproduce` wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plrvo.cli.show import rounded_down, rounded_up
+from plrvo.paper.entry import Entry, Needs, Scale
+
+LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
+EXTRAS = (("transformers", "text"), ("torch", "train"), ("matplotlib", "report"))
+EPSILONS: Mapping[str, Callable[[float], str]] = {
+    "printed": lambda value: f"{value:g}",
+    "published": lambda value: f"{value:.4g}",
+    "certified": rounded_up,
+    "lower": rounded_down,
+}
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """An entry and what is known of it: the content of its reproduction.json, or None."""
+
+    entry: Entry
+    found: Mapping[str, Any] | None
+
+    @staticmethod
+    def read(entry: Entry, results: Path) -> Reproduced:
+        path = results / entry.name / "reproduction.json"
+        if not path.exists():
+            return Reproduced(entry, None)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["scale"] == Scale.smoke or found["name"] != entry.name:
+            raise ValueError(f"{path}: a result of {entry.name} at scale quick or full was expected")
+        return Reproduced(entry, found)
+
+    @property
+    def finished(self) -> bool:
+        return self.found is not None and self.found["status"] == "finished"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [] if self.found is None else self.found["rows"]
+
+    @property
+    def findings(self) -> list[str]:
+        return [] if self.found is None else self.found["findings"]
+
+    @property
+    def state(self) -> str:
+        if self.found is None:
+            return "not run"
+        count = f"{len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
+        return f"{self.found['scale']}, {count}" + ("" if self.finished else ", unfinished")
+
+    def section(self, image: str) -> str:
+        """Findings first, then the picture, the values, and how to run it."""
+        parts = [f"## {self.entry.title} {{ #{self.entry.name} }}", _where(self.entry)]
+        if self.found is None:
+            parts.append(f"**Not here.** {_why_not(self.entry)}")
+        else:
+            if self.found["stand_in"]:
+                parts.append(f"**Stand-in** (scale {self.found['scale']}): {self.found['stand_in']}.")
+            if not self.finished:
+                parts.append(f"**Unfinished.** Rows so far: {len(self.rows)}.")
+            parts.append("\n".join(f"- {text}" for text in self.findings))
+            if self.finished:
+                parts.append(f"![{self.entry.title}]({image})")
+            parts.append(self._table())
+        parts.append(how_to_run(self.entry))
+        return "\n\n".join(part for part in parts if part)
+
+    def _table(self) -> str:
+        if len(self.rows) > LONGEST_TABLE:
+            return f"All {len(self.rows)} rows are in `results/paper/{self.entry.name}/reproduction.json`."
+        names = self.found["columns"] if self.found else []
+        epsilons = [name for name in EPSILONS if any(row["epsilon"].get(name) is not None for row in self.rows)]
+        names = [name for name in names if any(_pair(row, name) != "-" for row in self.rows)]
+        if not self.rows or not (names or epsilons):
+            return ""
+        head = ["row", *(f"{name} ε" for name in epsilons), *(name.replace("_", " ") for name in names)]
+        lines = [_line(head), "|---" + "|--:" * (len(head) - 1) + "|"]
+        for row in self.rows:
+            cells = [row["label"] + (" ⚑" if row["flag"] else "")]
+            cells += [_shown(row["epsilon"].get(name), EPSILONS[name]) for name in epsilons]
+            lines.append(_line([*cells, *(_pair(row, name) for name in names)]))
+        if any(row["printed"].get(name) is not None for row in self.rows for name in names):
+            lines += ["", "Measured here; in parentheses what the paper prints."]
+        flags = [f"- ⚑ {row['label']}: {row['flag']}." for row in self.rows if row["flag"]]
+        return "\n".join([*lines, *([""] if flags else []), *flags])
+
+
+def how_to_run(entry: Entry) -> str:
+    """The command, and what it takes."""
+    data = " --data-dir FOLDER" if entry.needs[Scale.quick].data else ""
+    lines = ["```sh", f"plrvo reproduce {entry.name}{data}", "```", ""]
+    for scale in (Scale.quick, Scale.full):
+        lines.append(f"- `--scale {scale.value}`: {_needs(entry.needs[scale])}.")
+    return "\n".join(lines)
+
+
+def _needs(needs: Needs) -> str:
+    minutes = needs.minutes
+    time = f"{60 * minutes:.0f} seconds" if minutes < 1 else f"{minutes:.0f} minutes"
+    time = "1 minute" if time == "1 minutes" else time
+    words = [f"about {time if minutes < 120 else f'{minutes / 60:.0f} hours'} on two cores"]
+    extra = next((extra for package, extra in EXTRAS if package in needs.packages), None)
+    words += [f"the extra `{extra}`"] * (extra is not None)
+    words += [f"the data {', '.join(f'`{name}`' for name in needs.data)}"] * bool(needs.data)
+    return "; ".join([*words, *([needs.elsewhere] if needs.elsewhere else [])])
+
+
+def _why_not(entry: Entry) -> str:
+    needs = entry.needs[Scale.quick]
+    if needs.elsewhere:
+        return f"It needs {needs.elsewhere}."
+    return "Its rows have not been measured for this page yet; the command below measures them."
+
+
+def _where(entry: Entry) -> str:
+    """Where it is in the paper, with the paper's own label as code."""
+    if entry.where.startswith("not in the paper"):
+        return entry.where[0].upper() + entry.where[1:] + "."
+    return "In the paper: " + re.sub(r"\((\w+:[^)]*)\)", r"(`\1`)", entry.where) + "."
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _pair(row: Mapping[str, Any], name: str) -> str:
+    measured, printed = (row[part].get(name) for part in ("measured", "printed"))
+    if printed is None:
+        return _shown(measured, _plain)
+    return f"{_shown(measured, _plain)} ({_plain(printed)})"
+
+
+def _shown(value: float | None, how: Callable[[float], str]) -> str:
+    return "-" if value is None else how(value)
+
+
+def _plain(value: float) -> str:
+    return f"{value:.4g}"

@@ -1,0 +1,183 @@
+"""Writes the pages about the paper from `results/paper`: `python -m docs.figures.paper_page`.
+
+`plrvo reproduce NAME` leaves a reproduction.json, which goes to `results/paper/NAME/`. Every number and every finding of
+the pages comes from these files; an entry without one is named, with how to run it. Pictures are drawn afresh.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from docs.figures.paper_entry import Reproduced
+from plrvo.paper.catalog import ENTRIES
+from plrvo.paper.drawing import draw
+from plrvo.paper.entry import Scale
+from plrvo.tasks.catalog import FAMILIES
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "paper"
+DOCS = ROOT / "docs"
+IMAGES = DOCS / "images" / "paper"
+OVERVIEW = "paper.md"
+FAIR = "fair-"
+VISION = {name for family in FAMILIES if family.name == "vision" for name in family.tasks}
+# The pages beside the overview: name, title, what is on it.
+PAGES = {
+    "paper-computed.md": ("The paper: what is computed", "What needs no data: formulas, bounds and search spaces."),
+    "paper-vision.md": ("The paper: images", "Tables and figures of models for images."),
+    "paper-text.md": ("The paper: language", "Tables and figures of language models."),
+    "paper-audits.md": (
+        "The paper: audits",
+        "Attacks on trained models. The [guide](guide-audit.md) has more of them.",
+    ),
+}
+
+
+def page_of(reproduced: Reproduced) -> str:
+    """The page on which an entry has its section."""
+    name, data = reproduced.entry.name, reproduced.entry.needs[Scale.quick].data
+    if name.startswith(FAIR):
+        return OVERVIEW
+    if "audit" in name:
+        return "paper-audits.md"
+    if not data:
+        return "paper-computed.md"
+    return "paper-vision.md" if set(data) <= VISION else "paper-text.md"
+
+
+def pages(results: Path = RESULTS) -> dict[str, str]:
+    """Every page, by the name of its file."""
+    everything = [Reproduced.read(entry, results) for entry in ENTRIES]
+    written = {OVERVIEW: _overview(everything)}
+    for name, (title, words) in PAGES.items():
+        mine = [each for each in everything if page_of(each) == name]
+        sections = [each.section(image_of(each)) for each in mine] or ["Nothing yet."]
+        intro = f"{words} [How to read the tables](paper.md#reading)."
+        written[name] = "\n\n".join((f"# {title}", intro, *sections)) + "\n"
+    return written
+
+
+def image_of(reproduced: Reproduced) -> str:
+    """The picture, as a page names it."""
+    return f"images/paper/{reproduced.entry.name}.png"
+
+
+def _overview(everything: Sequence[Reproduced]) -> str:
+    fair = [each for each in everything if page_of(each) == OVERVIEW]
+    paper = [each for each in everything if page_of(each) != OVERVIEW]
+    done = [each for each in paper if each.finished]
+    parts = [
+        "# The paper, table by table",
+        "What PLRV-O (CCS '25) prints, beside what comes out. Each entry is one command, `plrvo reproduce NAME`; the "
+        "pages are written from the files that it leaves, and never by hand. `plrvo reproduce --list` says what each "
+        "needs.",
+        f"{len(done)} of {len(paper)} tables and figures have results here. Where two cores or the data at hand could "
+        f"not do what the paper did, a stand-in is named. {_flags(done)}".rstrip(),
+        "## The comparison that the paper does not make { #fair }",
+        "The paper gives each noise an epsilon of its own kind: the published formula for Gamma noise, an accountant "
+        "for Gaussian noise. Here every noise is fitted to the same **certified** epsilon, searches the same clips, "
+        "and has its learning rate chosen from the same list by the same rule, on another data set; with what was "
+        "chosen each is trained with several seeds. *Score*: training uses the noise's score of the released sums, "
+        "which costs no privacy ([theory](theory.md#section-9)).",
+        *_plainly(fair),
+        *(each.section(image_of(each)).replace("## ", "### ", 1) for each in fair),
+        "## Every table and figure { #overview }",
+        _list(paper),
+        _READING,
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_READING = """## How to read the tables { #reading }
+
+| column | what it is |
+|---|---|
+| printed ε | what the paper states for its parameters |
+| published ε | the paper's own formula, evaluated with these parameters. [It is not a bound](guide-published.md) |
+| certified ε | a proved upper bound for the same parameters, rounded up: what may be claimed |
+| lower ε | what an attack provably reaches, rounded down: no valid claim is below it |
+| ⚑ | the printed parameters do not give the printed epsilon, or what is printed is refuted; below the table it says which |
+
+*Gamma* is Gamma-PLRV noise, the paper's. Values in parentheses are the paper's; all others were measured or computed
+here. A *stand-in* replaces what two cores or the data at hand cannot do; `--scale full` does without as far as it can.
+Where a row has both the paper's accuracy and a stand-in's, the two are not measurements of the same thing."""
+
+
+def _flags(done: Sequence[Reproduced]) -> str:
+    """How many rows print an epsilon, and how many of those carry a flag."""
+    rows = [row for each in done for row in each.rows if row["epsilon"].get("printed") is not None]
+    if not rows:
+        return ""
+    flagged = [row for row in rows if row["flag"]]
+    # One per cent, because what is printed is rounded.
+    below = [row for row in rows if (row["epsilon"]["lower"] or 0) > 1.01 * row["epsilon"]["printed"]]
+    return (
+        f"Of their {len(rows)} rows with a printed epsilon {len(flagged)} carry a flag (⚑), and in {len(below)} an "
+        "attack provably reaches more than what is printed."
+    )
+
+
+def _plainly(fair: Sequence[Reproduced]) -> list[str]:
+    """The outcome in one sentence, over all budgets of all comparisons."""
+    budgets = [budget for each in fair if each.finished for budget in _budgets(each)]
+    if not budgets:
+        return ["**No comparison has been run to its end yet.**"]
+    best: dict[str, int] = {}
+    for budget in budgets:
+        winner = max(budget, key=lambda noise: budget[noise]).replace("_", " ")
+        best[winner] = best.get(winner, 0) + 1
+    wins = ", ".join(f"{noise} in {count}" for noise, count in sorted(best.items(), key=lambda item: -item[1]))
+    gaps = [budget["gamma"] - budget["gaussian"] for budget in budgets]
+    ahead = sum(gap > 0 for gap in gaps)
+    return [
+        f"**What is found**, in {len(budgets)} settings of task and budget. Most accurate: {wins}. Gamma noise, used "
+        f"as the paper uses it, is ahead of Gaussian noise in {ahead}, and from {min(gaps):+.1f} to {max(gaps):+.1f} "
+        "points from it. Why that is to be expected in high dimension: [theory](theory.md#section-10).",
+    ]
+
+
+def _budgets(reproduced: Reproduced) -> list[dict[str, float]]:
+    """Accuracy by noise, for each epsilon of a comparison."""
+    found: dict[Any, dict[str, float]] = {}
+    for row in reproduced.rows:
+        given = row["parameters"]
+        found.setdefault(given["epsilon"], {})[given["noise"]] = row["measured"]["accuracy"]
+    return list(found.values())
+
+
+def _list(paper: Sequence[Reproduced]) -> str:
+    lines = ["| entry | in the paper | what was found | state |", "|---|---|---|---|"]
+    for each in paper:
+        link = f"[{each.entry.title}]({page_of(each)}#{each.entry.name})"
+        where = each.entry.where.partition(" (")[0]
+        first = each.findings[0].replace("|", "\\|") if each.findings else "-"
+        lines.append(f"| {link} | {where} | {first} | {each.state} |")
+    return "\n".join(lines)
+
+
+def draw_pictures(results: Path = RESULTS) -> None:
+    """Draw what is finished, with few colours, so that the repository stays small."""
+    from PIL import Image
+
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for each in (Reproduced.read(entry, results) for entry in ENTRIES):
+        if not each.finished:
+            continue
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "picture.png"
+            draw(each.entry.panels, each.rows, path, each.entry.title)
+            small, content = Image.open(path).convert("RGB").quantize(64), io.BytesIO()
+        small.save(content, format="PNG", optimize=True)
+        (IMAGES / f"{each.entry.name}.png").write_bytes(content.getvalue())
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+    draw_pictures(where)
+    for file, text in pages(where).items():
+        (DOCS / file).write_text(text, encoding="utf-8")
