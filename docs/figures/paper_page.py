@@ -1,7 +1,7 @@
 """Writes the pages about the paper from `results/paper`: `python -m docs.figures.paper_page`.
 
-`plrvo reproduce NAME` leaves a reproduction.json, which goes to `results/paper/NAME/`. Every number and every finding of
-the pages comes from these files; an entry without one is named, with how to run it. Pictures are drawn afresh.
+`plrvo reproduce NAME` leaves a reproduction.json, which goes to `results/paper/NAME/`. Every number and finding
+of the pages comes from these files; an entry without one is named, with how to run it. Pictures are drawn afresh.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from docs.figures.paper_entry import Reproduced
+
 from plrvo.paper.catalog import ENTRIES
 from plrvo.paper.drawing import draw
 from plrvo.paper.entry import Scale
@@ -33,7 +34,7 @@ PAGES = {
     "paper-text.md": ("The paper: language", "Tables and figures of language models."),
     "paper-audits.md": (
         "The paper: audits",
-        "Attacks on trained models. The [guide](guide-audit.md) has more of them.",
+        "Attacks on trained models; the [guide](guide-audit.md) has more.",
     ),
 }
 
@@ -101,7 +102,7 @@ _READING = """## How to read the tables { #reading }
 | published ε | the paper's own formula, evaluated with these parameters. [It is not a bound](guide-published.md) |
 | certified ε | a proved upper bound for the same parameters, rounded up: what may be claimed |
 | lower ε | what an attack provably reaches, rounded down: no valid claim is below it |
-| ⚑ | the printed parameters do not give the printed epsilon, or what is printed is refuted; below the table it says which |
+| ⚑ | the printed parameters do not give the printed epsilon, or what they give is refuted: see below the table |
 
 *Gamma* is Gamma-PLRV noise, the paper's. Values in parentheses are the paper's; all others were measured or computed
 here. A *stand-in* replaces what two cores or the data at hand cannot do; `--scale full` does without as far as it can.

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from docs.figures.architecture import IMAGES, PICTURES, ROOT, layers
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

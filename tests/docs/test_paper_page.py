@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-
 from docs.figures.paper_entry import Reproduced
 from docs.figures.paper_page import DOCS, IMAGES, OVERVIEW, RESULTS, image_of, page_of, pages
+
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Scale
 
