@@ -14,6 +14,7 @@ import plrvo
 from plrvo.report.charts import Dot, DotRow, Kind, Line, dot_chart, line_chart
 from plrvo.report.coverage import most_often_right
 from plrvo.report.densities import densities
+from plrvo.report.figures import measure_charts
 from plrvo.report.loading import read_run
 
 
@@ -81,8 +82,21 @@ def test_a_reproduction_shows_every_value_and_counts_what_is_refuted(table):
     refuted = sum(row["epsilon"]["printed"] < row["epsilon"]["lower"] for row in rows)
     proved = sum(row["epsilon"]["printed"] >= row["epsilon"]["certified"] for row in rows)
     assert refuted > 0
-    assert f"Of 9 printed epsilons: {proved} proved, {refuted} refuted." in page.text
+    remarked = sum(row["flag"] is not None for row in rows if row["epsilon"]["printed"] >= row["epsilon"]["certified"])
+    told = f"{proved} proved ({remarked} of them only with the remark in the table), {refuted} refuted."
+    assert f"Of 9 printed epsilons: {told}" in page.text
+    assert page.text.count("holds, see remark") == remarked == 4
     assert all(row["flag"] in page.text for row in rows if row["flag"])
+
+
+def test_measures_of_different_sizes_do_not_share_an_axis(table, tmp_path):
+    together = [chart.title for chart in measure_charts(read_run(table))]
+    assert together == ["Printed and measured"]
+    rows = json.loads((table / "reproduction.json").read_text())["rows"]
+    for row in rows:
+        row |= {"printed": {}, "measured": {"accuracy": 90.0, "seconds": 1200.0, "nothing": None}}
+    apart = measure_charts(read_run(reproduction(tmp_path / "table", rows=rows)))
+    assert [chart.x_label for chart in apart] == ["accuracy", "seconds"]
 
 
 def test_nothing_from_a_file_becomes_a_tag(gamma_run, table, tmp_path):
@@ -168,6 +182,23 @@ def test_most_often_right_is_reached_by_the_worst_mechanism(epsilon, delta):
     excess = np.maximum(given_in - math.exp(epsilon) * given_out, 0).sum()
     assert excess == pytest.approx(delta)  # it is private by the definition
     assert 0.5 * np.maximum(given_in, given_out).sum() == pytest.approx(most_often_right(epsilon, delta))
+
+
+def test_epsilons_of_very_different_sizes_stand_on_a_logarithmic_axis():
+    def places(values):
+        row = DotRow("row", [Dot("a", value, "") for value in values])
+        chart = dot_chart("", "", "epsilon", {"a": Kind(0)}, [row])
+        return chart.x_label, [point.x for point in chart.series[0].points], chart.x_ticks
+
+    label, x, ticks = places([0.01, 0.1, 1.0, 0.0])
+    assert label == "epsilon, logarithmic"
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.02)
+    assert x[3] < x[0]
+    for tick in ticks:
+        assert x[0] + math.log10(float(tick.label) / 0.01) * (x[1] - x[0]) == pytest.approx(tick.at, abs=0.05)
+    label, x, _ = places([1.0, 2.0, 3.0])
+    assert label == "epsilon"
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.02)
 
 
 @pytest.mark.parametrize(

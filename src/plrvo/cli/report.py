@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from plrvo.cli import options, show
 from plrvo.files import write_bytes
@@ -37,8 +38,10 @@ def report(
     from plrvo.report.loading import read_run
     from plrvo.report.page import make_page
 
-    read = [read_run(path) for path in runs]
-    write_bytes(out, make_page(read))
+    with Console(stderr=True).status("recomputing what the page will show"):
+        read = [read_run(path) for path in runs]
+        page = make_page(read)
+    write_bytes(out, page)
     wrong = [f"{run.name}: {difference}" for run in read for difference in run.differences]
     if as_json:
         shown: list[dict[str, Any]] = [{"kind": run.kind, "name": run.name, "verified": run.verified} for run in read]

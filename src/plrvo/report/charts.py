@@ -8,9 +8,10 @@ A chart is laid out for a phone, WIDTH units wide, so that its letters are reada
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from plrvo.report.axes import Axis, Format, LogAxis, Tick
 
 WIDTH = 380.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 10.0, 38.0
@@ -18,16 +19,6 @@ _HEADED = 22.0  # the top where the name of the vertical axis stands above it
 _HEIGHT = 246.0
 _STYLES = 6  # colours, shapes and dashes of the style sheet
 _ROW_LABEL, _ROW_LINE, _ROW_GAP = 17.0, 13.0, 7.0
-
-Format = Callable[[float], str]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A place on an axis and what stands there."""
-
-    at: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -114,8 +105,8 @@ def line_chart(
     """Curves over a common axis."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
-    x_axis = _Axis.over(xs, False, _LEFT, WIDTH - _RIGHT, 5)
-    y_axis = _Axis.over(ys, from_zero, _HEIGHT - _BOTTOM, _HEADED, 5, room=0.04)
+    x_axis = Axis.over(xs, False, _LEFT, WIDTH - _RIGHT, 5)
+    y_axis = Axis.over(ys, from_zero, _HEIGHT - _BOTTOM, _HEADED, 5, room=0.04)
     series = []
     for i, line in enumerate(lines):
         style = (i if line.style is None else line.style) % _STYLES
@@ -185,9 +176,10 @@ def dot_chart(
     table: Sequence[Sequence[str]] = (),
 ) -> Chart:
     """Values along a horizontal axis, a row for each thing that has them, its name above its lines."""
-    axis = _Axis.over(
-        [dot.value for row in rows for dot in row.dots], from_zero, 14.0, WIDTH - _RIGHT - 4, 6, room=0.06
-    )
+    values = [dot.value for row in rows for dot in row.dots]
+    wide = LogAxis.over(values, 14.0, WIDTH - _RIGHT - 4) if from_zero else None
+    axis = wide or Axis.over(values, from_zero, 14.0, WIDTH - _RIGHT - 4, 6, room=0.06)
+    x_label = f"{x_label}, logarithmic" if wide else x_label
     named = any(row.label for row in rows)
     points: dict[str, list[Point]] = {kind: [] for kind in kinds}
     spans, labels, y = [], [], _TOP
@@ -220,44 +212,6 @@ def dot_chart(
         rows=table,
         left=14.0,
     )
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """A linear map from values to places, with round numbers on it."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    step: float
-
-    @staticmethod
-    def over(
-        values: Sequence[float], from_zero: bool, start: float, end: float, count: int, room: float = 0.0
-    ) -> _Axis:
-        low, high = min(values, default=0.0), max(values, default=1.0)
-        if from_zero:
-            low, high = min(low, 0.0), max(high, 0.0)
-        if high - low <= 1e-9 * max(abs(low), abs(high)):  # one value: some paper around it
-            low, high = (0.0, high) if high > 0 else (low - 1.0, high + 1.0)
-        margin = room * (high - low)
-        low, high = low if from_zero and low == 0 else low - margin, high + margin
-        return _Axis(low, high, start, end, _round_step((high - low) / count))
-
-    def at(self, value: float) -> float:
-        share = (value - self.low) / (self.high - self.low)
-        return round(self.start + share * (self.end - self.start), 2)
-
-    def ticks(self, tell: Format) -> list[Tick]:
-        first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
-        return [Tick(self.at(i * self.step), tell(round(i * self.step, 12) + 0.0)) for i in range(first, last + 1)]
-
-
-def _round_step(rough: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is at least so much."""
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-12))
 
 
 def _path(points: Sequence[Point]) -> str:

@@ -20,7 +20,8 @@ CERTIFIED, LOWER, PUBLISHED, PRINTED, AUDITED = (
 )
 _KINDS = {CERTIFIED: Kind(0), LOWER: Kind(1), PUBLISHED: Kind(2, hollow=True), PRINTED: Kind(3, hollow=True)}
 _SPAN = 0  # the style of bars between the bounds
-_MOST_ROWS = 40  # of a chart with a line for each: a longer one is a list, which the table is already
+_MOST_ROWS, _MOST_VALUES = 60, 120  # of charts with a line for each: longer ones are lists, as the tables are already
+_ALIKE = 5.0  # measures whose largest values differ by no more than this factor share an axis
 
 
 def bracket_dots(bracket: Bracket, printed: float | None = None) -> list[Dot]:
@@ -136,9 +137,24 @@ def _sizes(found: Densities) -> str:
     )
 
 
-def measure_chart(run: Reproduction) -> Chart | None:
-    """What the paper prints and what was measured: a line for each measure in every row."""
-    measures = run.measures
+def measure_charts(run: Reproduction) -> list[Chart]:
+    """What the paper prints and what was measured: on one axis if the values are of one size, else one for each."""
+    sizes = {name: max(map(abs, _values(run, name)), default=0.0) for name in run.measures}
+    known = [name for name in run.measures if sizes[name] > 0]
+    if not known:
+        return []
+    alike = max(sizes[name] for name in known) <= _ALIKE * min(sizes[name] for name in known)
+    if sum(len(_values(run, name)) for name in known) > _MOST_VALUES:
+        return []
+    return [_measure_chart(run, group) for group in ([known] if alike else [[name] for name in known])]
+
+
+def _values(run: Reproduction, name: str) -> list[float]:
+    found = [part.get(name) for row in run.rows for part in (row.printed, row.measured)]
+    return [value for value in found if value is not None]
+
+
+def _measure_chart(run: Reproduction, measures: Sequence[str]) -> Chart:
     kinds: dict[str, Kind] = {}
     for i, name in enumerate(measures):
         kinds[f"{name}, printed"] = Kind(i, hollow=True)
@@ -155,10 +171,10 @@ def measure_chart(run: Reproduction) -> Chart | None:
             line += bool(known)
         if dots:
             rows.append(DotRow(row.label, dots, spans))
-    if not 0 < len(rows) <= _MOST_ROWS:
-        return None
     description = "Hollow marks are printed in the paper, full ones were measured; a bar joins the two."
-    return dot_chart("Printed and measured", description, "value", kinds, rows, from_zero=False)
+    title = "Printed and measured" if len(measures) > 1 else f"Printed and measured: {measures[0]}"
+    axis = measures[0] if len(measures) == 1 else "value"
+    return dot_chart(title, description, axis, kinds, rows, from_zero=False)
 
 
 def audit_chart(results: Sequence[AuditResult]) -> Chart:

@@ -120,6 +120,9 @@ def reproduction_headline(run: Reproduction) -> str:
         return f"{_of('row', len(stands))}, measured again."
     words = {Standing.holds: "proved", Standing.refuted: "refuted", Standing.open: "neither proved nor refuted"}
     parts = [f"{stands.count(one)} {word}" for one, word in words.items() if stands.count(one)]
+    remarked = sum(row.flag is not None for row, one in zip(run.rows, stands, strict=True) if one is Standing.holds)
+    if remarked:  # mostly for other parameters than the printed ones
+        parts[0] += f" ({remarked} of them only with the remark in the table)"
     return f"Of {_of('printed epsilon', told)}: {', '.join(parts)}."
 
 

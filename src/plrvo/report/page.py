@@ -159,6 +159,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
             "certified": numbers.up(row.bracket.certified, "certified"),
             "lower": numbers.down(row.bracket.lower, "lower"),
             "standing": findings.standing(row).value,
+            "remarked": row.flag is not None and findings.standing(row) is findings.Standing.holds,
             "measures": [
                 (numbers.near(row.printed.get(name), name), numbers.near(row.measured.get(name), name))
                 for name in run.measures
@@ -168,7 +169,8 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
         for row in run.rows
     ]
     brackets = [(row.label, row.bracket, row.printed_epsilon) for row in run.rows]
-    charts = [figures.measure_chart(run), figures.bracket_chart(brackets, "Epsilon, row by row")]
+    drawn = figures.measure_charts(run)
+    charts = [*drawn, figures.bracket_chart(brackets, "Epsilon, row by row")]
     folder = shlex.quote(run.name)
     commands = [
         ("Run it again:", f"plrvo reproduce {shlex.quote(run.entry)} --scale {shlex.quote(run.scale)} --out NEW_FOLDER")
@@ -185,6 +187,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
         "measures": run.measures,
         "rows": rows,
         "charts": [chart for chart in charts if chart is not None],
+        "undrawn": f"{run.entry}.png" if run.measures and not drawn else None,
         "document": _document(run.document),
         "commands": commands,
     }
