@@ -13,7 +13,8 @@ from plrvo.cli.show import rounded_down, rounded_up
 from plrvo.paper.entry import Entry, Needs, Scale
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
-EXTRAS = (("transformers", "text"), ("torch", "train"), ("matplotlib", "report"))
+# Which extra brings what an entry needs: the first that one of its packages or data sets asks for.
+EXTRAS = {"cifar-10": "vision", "transformers": "text", "torch": "train", "matplotlib": "report"}
 EPSILONS: Mapping[str, Callable[[float], str]] = {
     "printed": lambda value: f"{value:g}",
     "published": lambda value: f"{value:.4g}",
@@ -84,11 +85,11 @@ class Reproduced:
         if not self.rows or not (names or epsilons):
             return ""
         head = ["row", *(f"{name} ε" for name in epsilons), *(name.replace("_", " ") for name in names)]
-        lines = [_line(head), "|---" + "|--:" * (len(head) - 1) + "|"]
+        lines = [line(head), "|---" + "|--:" * (len(head) - 1) + "|"]
         for row in self.rows:
             cells = [row["label"] + (" ⚑" if row["flag"] else "")]
             cells += [_shown(row["epsilon"].get(name), EPSILONS[name]) for name in epsilons]
-            lines.append(_line([*cells, *(_pair(row, name) for name in names)]))
+            lines.append(line([*cells, *(_pair(row, name) for name in names)]))
         if any(row["printed"].get(name) is not None for row in self.rows for name in names):
             lines += ["", "Measured here; in parentheses what the paper prints."]
         flags = [f"- ⚑ {row['label']}: {row['flag']}." for row in self.rows if row["flag"]]
@@ -99,9 +100,10 @@ def how_to_run(entry: Entry) -> str:
     """The command, and what it takes."""
     data = " --data-dir FOLDER" if entry.needs[Scale.quick].data else ""
     lines = ["```sh", f"plrvo reproduce {entry.name}{data}", "```", ""]
-    for scale in (Scale.quick, Scale.full):
-        lines.append(f"- `--scale {scale.value}`: {_needs(entry.needs[scale])}.")
-    return "\n".join(lines)
+    quick, full = (_needs(entry.needs[scale]) for scale in (Scale.quick, Scale.full))
+    if quick == full:
+        return "\n".join([*lines, f"At either scale: {quick}."])
+    return "\n".join([*lines, f"- `--scale quick`: {quick}.", f"- `--scale full`: {full}."])
 
 
 def _needs(needs: Needs) -> str:
@@ -109,7 +111,7 @@ def _needs(needs: Needs) -> str:
     time = f"{60 * minutes:.0f} seconds" if minutes < 1 else f"{minutes:.0f} minutes"
     time = "1 minute" if time == "1 minutes" else time
     words = [f"about {time if minutes < 120 else f'{minutes / 60:.0f} hours'} on two cores"]
-    extra = next((extra for package, extra in EXTRAS if package in needs.packages), None)
+    extra = next((extra for what, extra in EXTRAS.items() if what in (*needs.packages, *needs.data)), None)
     words += [f"the extra `{extra}`"] * (extra is not None)
     words += [f"the data {', '.join(f'`{name}`' for name in needs.data)}"] * bool(needs.data)
     return "; ".join([*words, *([needs.elsewhere] if needs.elsewhere else [])])
@@ -129,7 +131,8 @@ def _where(entry: Entry) -> str:
     return "In the paper: " + re.sub(r"\((\w+:[^)]*)\)", r"(`\1`)", entry.where) + "."
 
 
-def _line(cells: list[str]) -> str:
+def line(cells: list[str]) -> str:
+    """One line of a table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

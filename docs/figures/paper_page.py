@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docs.figures.paper_entry import Reproduced
+from docs.figures.paper_entry import Reproduced, line
 
 from plrvo.paper.catalog import ENTRIES
 from plrvo.paper.drawing import draw
@@ -102,7 +102,7 @@ _READING = """## How to read the tables { #reading }
 | published ε | the paper's own formula, evaluated with these parameters. [It is not a bound](guide-published.md) |
 | certified ε | a proved upper bound for the same parameters, rounded up: what may be claimed |
 | lower ε | what an attack provably reaches, rounded down: no valid claim is below it |
-| ⚑ | the printed parameters do not give the printed epsilon, or what they give is refuted: see below the table |
+| ⚑ | what is printed does not fit: it does not follow from its parameters, or is refuted; below the table it says how |
 
 *Gamma* is Gamma-PLRV noise, the paper's. Values in parentheses are the paper's; all others were measured or computed
 here. A *stand-in* replaces what two cores or the data at hand cannot do; `--scale full` does without as far as it can.
@@ -152,12 +152,12 @@ def _budgets(reproduced: Reproduced) -> list[dict[str, float]]:
 
 
 def _list(paper: Sequence[Reproduced]) -> str:
-    lines = ["| entry | in the paper | what was found | state |", "|---|---|---|---|"]
+    lines = ["| entry | what and where in the paper | first finding | state |", "|---|---|---|---|"]
     for each in paper:
-        link = f"[{each.entry.title}]({page_of(each)}#{each.entry.name})"
-        where = each.entry.where.partition(" (")[0]
-        first = each.findings[0].replace("|", "\\|") if each.findings else "-"
-        lines.append(f"| {link} | {where} | {first} | {each.state} |")
+        link = f"[{each.entry.name}]({page_of(each)}#{each.entry.name})"
+        what = f"{each.entry.title}: {each.entry.where.partition(' (')[0]}"
+        cells = [link, what, each.findings[0] if each.findings else "-", each.state]
+        lines.append(line(cells))
     return "\n".join(lines)
 
 
