@@ -35,17 +35,32 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     name, trainable = request.model or MINILM, options.get("trainable", "head")
     if trainable not in CHOICES:  # before anything is loaded
         raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
-    data = load_text(request.name, request.data_dir, options.get("data"), options.get("limit"))
+    which = f"{options.get('data')}, {options.get('limit')}"
+    data = request.loaded(
+        f"texts {which}", lambda: load_text(request.name, request.data_dir, options.get("data"), options.get("limit"))
+    )
     checkpoint = load_checkpoint(name, len(data.classes), generator)
     choose(checkpoint.model, trainable, generator)
     length = _max_length(options.get("max_length"), checkpoint.context)
-    train, test = (Tokens(part, checkpoint.tokenizer, length, len(data.classes)) for part in (data.train, data.test))
+    seen_by = f"{which}, {name}, {checkpoint.sha256}, {length}"
+    train, test = request.loaded(
+        f"tokens {seen_by}",
+        lambda: tuple(
+            Tokens(part, checkpoint.tokenizer, length, len(data.classes)) for part in (data.train, data.test)
+        ),
+    )
     module: nn.Module = checkpoint.model
     parts: tuple[Any, Any] = train, test
     cached = trainable == "head" and can_be_cached(checkpoint.model)
     if cached:
         folder = data_folder() / "features"
-        parts = tuple(HeadFeatures(checkpoint.model, part, folder, checkpoint.sha256) for part in (train, test))  # type: ignore[assignment]
+        parts = request.loaded(
+            f"features {seen_by}",
+            lambda: (
+                HeadFeatures(checkpoint.model, train, folder, checkpoint.sha256),
+                HeadFeatures(checkpoint.model, test, folder, checkpoint.sha256),
+            ),
+        )
         module = head_alone(checkpoint.model)
     warnings = _warnings(request.name, name)
     description = {
