@@ -82,6 +82,7 @@ def test_findings_say_what_the_rows_say():
         ],
     )
     assert "Gamma noise is ahead of Gaussian noise at 1 of 2 points, by -4.0 to +1.5 points" in told[0]
+    assert "around 3 to 7 points" in told[0]
     assert "a gap of -4.0 points" in told[3]
     assert "+41.95 points" in told[3]
     assert "reaches 52.0 to 60.0 %" in told[4]
