@@ -11,6 +11,7 @@ from tests.paper.toy import Stopped, contents, run, stopping
 
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Entry, Scale
+from plrvo.paper.reproduce import as_csv
 from plrvo.validate import InvalidArgument
 
 NO_DATA = [entry for entry in ENTRIES if not entry.needs[Scale.smoke].data and not entry.needs[Scale.smoke].elsewhere]
@@ -58,3 +59,15 @@ def continued(entry: Entry, out: Path) -> list[bytes]:
         run(stopping(entry, 1), out, Scale.smoke)
     run(entry, out, Scale.smoke)
     return contents(entry, out)
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((Path(__file__).parents[2] / "results" / "paper").iterdir()), ids=lambda f: f.name
+)
+def test_committed_results_are_what_their_rows_say(folder: Path):
+    found = json.loads((folder / "reproduction.json").read_text())
+    entry = find(folder.name)
+    assert (found["name"], found["title"], found["status"]) == (entry.name, entry.title, "finished")
+    assert {row["key"] for row in found["rows"]} == {row.key for row in entry.rows(Scale(found["scale"]))}
+    assert found["findings"] == entry.findings(found["rows"])
+    assert (folder / f"{entry.name}.csv").read_text() == as_csv(found["rows"])
