@@ -11,9 +11,10 @@ from tests.paper.toy import Stopped, contents, run, stopping
 
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Entry, Scale
-from plrvo.paper.reproduce import as_csv
+from plrvo.paper.reproduce import as_csv, read_reproduction
 from plrvo.validate import InvalidArgument
 
+ROW = {"key", "label", "parameters", "printed", "measured", "epsilon", "flag", "details"}
 NO_DATA = [entry for entry in ENTRIES if not entry.needs[Scale.smoke].data and not entry.needs[Scale.smoke].elsewhere]
 ANALYTIC = [entry for entry in NO_DATA if "torch" not in entry.needs[Scale.smoke].packages]
 
@@ -45,7 +46,7 @@ def test_entries_without_data_run_at_smoke_scale_and_go_on_where_they_stopped(en
     assert found["status"] == "finished"
     assert [row["key"] for row in found["rows"]] == [row.key for row in entry.rows(Scale.smoke)]
     for row in found["rows"]:
-        assert row.keys() == {"key", "label", "parameters", "printed", "measured", "epsilon", "flag", "details"}
+        assert row.keys() == ROW
         assert row["printed"].keys() == row["measured"].keys(), row["key"]
     assert len(list(csv.reader(io.StringIO(table.decode())))) == len(found["rows"]) + 1
     assert picture.startswith(b"\x89PNG")
@@ -65,7 +66,7 @@ def continued(entry: Entry, out: Path) -> list[bytes]:
     "folder", sorted((Path(__file__).parents[2] / "results" / "paper").iterdir()), ids=lambda f: f.name
 )
 def test_committed_results_are_what_their_rows_say(folder: Path):
-    found = json.loads((folder / "reproduction.json").read_text())
+    found = read_reproduction(folder)
     entry = find(folder.name)
     assert (found["name"], found["title"], found["status"]) == (entry.name, entry.title, "finished")
     assert {row["key"] for row in found["rows"]} == {row.key for row in entry.rows(Scale(found["scale"]))}

@@ -41,11 +41,18 @@ def test_a_stop_before_the_first_row_leaves_nothing_behind(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.parametrize("other", [{"scale": Scale.full}, {"seed": 1}, {"entry": replace(TOY, name="other")}])
-def test_a_folder_holds_one_entry_at_one_scale_with_one_seed(tmp_path, other):
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"scale": Scale.full}, "scale is quick"),
+        ({"seed": 1}, "seed is 0"),
+        ({"entry": replace(TOY, name="other")}, "name is toy"),
+    ],
+)
+def test_a_folder_holds_one_entry_at_one_scale_with_one_seed(tmp_path, other, named):
     run(TOY, tmp_path)
     before = contents(TOY, tmp_path)
-    with pytest.raises(InvalidArgument, match="a new folder: in this one"):
+    with pytest.raises(InvalidArgument, match=f"expected a new folder: in this one {named}"):
         run(**{"entry": TOY, "out": tmp_path, **other})
     assert contents(TOY, tmp_path) == before
     assert len(list(tmp_path.iterdir())) == len(FILES)
@@ -56,13 +63,14 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
     (tmp_path / "reproduction.json").write_text(damage)
     with pytest.raises(InvalidArgument, match=r"^out="):
         run(TOY, tmp_path)
+    assert (tmp_path / "reproduction.json").read_text() == damage
 
 
 @pytest.mark.parametrize("rows", [None, 3, [3], [{"key": "row-0"}]])
 def test_damaged_rows_are_refused_in_one_line(tmp_path, rows):
     found = run(TOY, tmp_path)
     (tmp_path / "reproduction.json").write_text(json.dumps({**found, "rows": rows}))
-    with pytest.raises(InvalidArgument, match="damaged"):
+    with pytest.raises(InvalidArgument, match=r"expected a reproduction\.json as it was written"):
         run(TOY, tmp_path)
 
 

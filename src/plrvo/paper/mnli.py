@@ -13,7 +13,7 @@ from functools import cache
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.design import Accountant, Problem, SearchSpace
 from plrvo.noise import GammaPLRV, Gaussian
-from plrvo.paper.entry import Numbers, four_epsilons
+from plrvo.paper.entry import Numbers, four_epsilons, refutation
 
 PAIRS, BATCH, EPOCHS, CLIP = 392_702, 1024, 3, 0.1
 DIMENSION, DELTA = 109_482_240, 1 / (2 * PAIRS)
@@ -46,7 +46,4 @@ def gaussian_distortion(epsilon: float, epochs: int = EPOCHS) -> float:
 def at_published_edge(k: float, theta: float, budget: float, epochs: int = EPOCHS) -> tuple[Numbers, str | None]:
     """All epsilons of the noise that the published formula allows for a budget, and whether that is refuted."""
     bracket = Ledger().plus(GammaPLRV(k, theta), work_of(epochs)).epsilon(DELTA)
-    flag = None
-    if bracket.published_is_refuted:
-        flag = f"published {bracket.published:.4g} is refuted: an attack provably reaches epsilon {bracket.lower:.4g}"
-    return four_epsilons(budget, bracket), flag
+    return four_epsilons(budget, bracket), refutation(bracket)

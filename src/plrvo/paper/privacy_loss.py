@@ -16,7 +16,7 @@ from typing import Any
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.analytic import needs, whole_points
-from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons, refutation
 
 GAMMA = GammaPLRV(k=414.2857, theta=2.4196e-4)
 SIGMA = 0.1
@@ -41,15 +41,12 @@ def work_of(clip: float, steps: int) -> Workload:
 def _measure(kind: str, clip: float, steps: int, context: Context) -> Measured:
     noise, work = noise_of(kind, clip), work_of(clip, steps)
     bracket = Ledger().plus(noise, work).epsilon(DELTA)
-    flag = None
-    if bracket.published_is_refuted:
-        flag = f"published {bracket.published:.4g} is refuted: an attack provably reaches epsilon {bracket.lower:.4g}"
     details: dict[str, Any] = {"method": bracket.method, "order": bracket.order}
     if kind == GAMMA_KIND and clip == LARGE_CLIP and steps == QNLI_STEPS:
         alike = calibrate(Gaussian(clip), work, bracket.certified, DELTA)
         details["multiplier_of_same_epsilon"] = math.sqrt(alike.variance) / clip
         details["distortion_of_same_epsilon"] = alike.distortion
-    return Measured({"distortion": noise.distortion}, four_epsilons(None, bracket), flag, details)
+    return Measured({"distortion": noise.distortion}, four_epsilons(None, bracket), refutation(bracket), details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
