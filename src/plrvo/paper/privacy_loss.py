@@ -125,7 +125,7 @@ ENTRIES = (
                 ("epsilon.certified", "epsilon.lower"),
                 "steps T",
                 "epsilon",
-                f"Gaussian noise of standard deviation {SIGMA:g} (C = 1: also multiplier {SIGMA:g})",
+                f"Gaussian noise, standard deviation {SIGMA:g}",
                 lines="line",
                 xlog=True,
                 ylog=True,
