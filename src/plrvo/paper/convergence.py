@@ -14,11 +14,13 @@ from functools import partial
 from typing import Any
 
 from plrvo.accounting import Workload
+from plrvo.design import Plan
+from plrvo.files import read_json, write_json
 from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_tables import PACKAGES, cnn_recipe
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
-from plrvo.paper.training import Recipe, fitted, train
+from plrvo.paper.training import Recipe, Trained, fitted, train
 
 WINDOW, GAIN = 200, 1.0  # steps, points of accuracy
 CLIP = 0.5
@@ -57,18 +59,26 @@ def _measure(kind: str, epsilon: float, context: Context) -> Measured:
     recipe = recipe_of(context.scale)
     work = Workload(sample_rate=recipe.sample_rate, steps=STEPS[context.scale], clip=CLIP, dimension=DIMENSION)
     plan = fitted(kind, work, epsilon, CNN_DELTA)
-    began = time.monotonic()
-    done = train(context, "run", recipe, plan, context.seed)
-    seconds = time.monotonic() - began
+    done, seconds = _timed(context, recipe, plan)
     curve = [(row["step"], 100 * row["accuracy"]) for row in done.history]
     found = converged([(0, 10.0), *curve])
     values: dict[str, float | None] = {"step": None, "accuracy": None, "gain": None, "seconds": None}
     if found:
         values = dict(zip(("step", "accuracy", "gain"), found, strict=True))
-        values["seconds"] = round(seconds * found[0] / work.steps, 2)
+        values["seconds"] = None if seconds is None else round(seconds * found[0] / work.steps, 2)
     details: dict[str, Any] = {"curve": curve, "last_accuracy": curve[-1][1], "steps": work.steps}
     flag = None if found else f"not converged within {work.steps} steps"
     return Measured(values, four_epsilons(epsilon, plan.bracket), flag, details)
+
+
+def _timed(context: Context, recipe: Recipe, plan: Plan) -> tuple[Trained, float | None]:
+    """The run and its seconds, tests included; no time is known of a run that was stopped and continued."""
+    clock, whole = context.folder / "seconds.json", not (context.folder / "run").exists()
+    began = time.monotonic()
+    done = train(context, "run", recipe, plan, context.seed)
+    if whole:
+        write_json(clock, time.monotonic() - began)
+    return done, float(read_json(clock, "out", "seconds")) if clock.exists() else None
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
