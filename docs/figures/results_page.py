@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 
 from docs.figures.ftrl_results import ftrl_section
+from docs.figures.tables_results import tables_section
 from docs.figures.text_results import text_section
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ def vision_section() -> str:
 
 def page() -> str:
     """The whole page."""
-    sections = "\n\n".join((vision_section(), ftrl_section(), text_section()))
+    sections = "\n\n".join((vision_section(), ftrl_section(), text_section(), tables_section()))
     return f"# Results\n\n{INTRO}\n\n{sections}\n"
 
 
