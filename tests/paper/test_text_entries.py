@@ -81,9 +81,9 @@ def test_findings_say_what_the_rows_say():
             point(3.0, "refuted", gaussian=70.0, gamma=71.5, laplace_l1=60.0, **values),
         ],
     )
-    assert "Gamma noise is ahead of Gaussian noise at 1 of 2 points, by -4.0 to +1.5 points" in told[0]
+    assert "Gamma noise is ahead of Gaussian noise in 1 of 2 rows; accuracies differ by -4.0 to +1.5 points" in told[0]
     assert "around 3 to 7 points" in told[0]
     assert "a gap of -4.0 points" in told[3]
     assert "+41.95 points" in told[3]
     assert "reaches 52.0 to 60.0 %" in told[4]
-    assert told[5].startswith("At 1 of 2 points")
+    assert told[5].startswith("In 1 of 2 rows")

@@ -179,7 +179,7 @@ def findings(task: str, rows: Sequence[Result]) -> list[str]:
     )
     refuted = [row for row in points if row["flag"]]
     told.append(
-        f"At {len(refuted)} of {len(points)} points the published formula gives the Gamma noise an epsilon that an "
+        f"In {len(refuted)} of {len(points)} rows the published formula gives the Gamma noise an epsilon that an "
         "attack provably exceeds."
     )
     if task == "qnli" and any(row["parameters"]["data"] != task for row in rows):
@@ -195,8 +195,8 @@ def _against_gaussian(points: Sequence[Result], name: str) -> str:
     shown = {"gamma": "Gamma noise", "gamma_score": "Gamma noise with the score", "laplace": "Laplace noise"}[name]
     ahead = sum(gap > 0 for gap in gaps)
     return (
-        f"At the same certified epsilon {shown} is ahead of Gaussian noise at {ahead} of {len(gaps)} points, "
-        f"by {min(gaps):+.1f} to {max(gaps):+.1f} points of accuracy."
+        f"At the same certified epsilon {shown} is ahead of Gaussian noise in {ahead} of {len(gaps)} rows; accuracies "
+        f"differ by {min(gaps):+.1f} to {max(gaps):+.1f} points."
     )
 
 
