@@ -40,8 +40,8 @@ def _setting(receipt: dict[str, Any]) -> list[str]:
     task, plan, run = receipt["task"], receipt["plan"], receipt["run"]
     work = plan["workload"]
     return [
-        f"{task['model']}, trained: {task['trainable']} ({task['trainable_parameters']:,} parameters), {task['examples']:,} "
-        f"pairs, sampling rate {work['sample_rate']}",
+        f"{task['model']}, trained: {task['trainable']} ({task['trainable_parameters']:,} parameters), "
+        f"{task['examples']:,} pairs, sampling rate {work['sample_rate']}",
         f"(batches of {run['expected_batch_size']:.0f}), {work['steps']} steps, clip {work['clip']}, delta "
         f"{plan['delta']:g}, {run['optimizer']}, learning rate {run['learning_rate']:g}",
         f"with {run['schedule']} decay, one seed. Tested on {task['tested_on']}, beam search with "
@@ -70,18 +70,19 @@ def _reading(rows: list[dict[str, Any]]) -> list[str]:
         if f"gamma, epsilon {e}" in found
     ]
     refuted = [row for row in rows if row["epsilon_published"] and row["epsilon_published"] < row["epsilon_lower"]]
+    cost = min(row["loss"] for row in rows[1:]) - rows[0]["loss"]
     lines = [
-        "So few steps teach a model of this size the form of a sentence, not the table: texts repeat themselves, and the",
-        "overlap metrics, which reward common words, do not order the rows as the test loss does. By the loss, noise",
-        f"costs {min(row['loss'] for row in rows[1:]) - rows[0]['loss']:.2f} or more, and Gamma noise is behind Gaussian",
-        f"noise of the same certified epsilon by {min(gaps):.2f} to {max(gaps):.2f}. One seed: a hint, no more.",
+        "So few steps teach a model of this size the form of a sentence, not the table: texts repeat themselves, and",
+        "the overlap metrics, which reward common words, do not order the rows as the test loss does. By the loss,",
+        f"noise costs {cost:.2f} or more, and Gamma noise is behind Gaussian noise of the same certified epsilon by",
+        f"{min(gaps):.2f} to {max(gaps):.2f}. One seed: a hint, no more.",
     ]
     if refuted:
         most = max(refuted, key=lambda row: row["epsilon_lower"] / row["epsilon_published"])
         lines += [
             f"The published formula gives {most['noise']} a value of {most['epsilon_published']:.2f}, where an attack",
-            f"provably reaches {most['epsilon_lower']:.2f}: with few steps, a small sampling rate and little noise it is",
-            "furthest from a guarantee.",
+            f"provably reaches {most['epsilon_lower']:.2f}: with few steps, a small sampling rate and little noise it",
+            "is furthest from a guarantee.",
         ]
     return lines
 

@@ -17,7 +17,7 @@ from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.files import read_json, write_json
 from plrvo.paper.cnn import CNN_DELTA
-from plrvo.paper.cnn_tables import PACKAGES, cnn_recipe
+from plrvo.paper.cnn_recipe import PACKAGES, cnn_recipe
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import Recipe, Trained, fitted, train

@@ -11,7 +11,7 @@ from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
-from plrvo.paper.cnn_tables import PACKAGES, SEEDS, cnn_recipe
+from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import trials
 
@@ -29,6 +29,11 @@ class Setting:
     clip: float
     accuracy: float
     spread: float
+
+    @property
+    def ratio(self) -> float:
+        """C/E|z|, the paper's signal-to-noise ratio."""
+        return self.clip * (self.k - 1) * self.theta
 
     @property
     def plan(self) -> Plan:
@@ -90,7 +95,9 @@ def findings(varied: str, rows: Sequence[Result]) -> list[str]:
     wrong = [row for row in rows if row["flag"] and "printed parameters" in row["flag"]]
     refuted = [row for row in rows if row["flag"] and "refuted" in row["flag"]]
     dearest = max((row["epsilon"]["certified"] or float("inf")) for row in rows)
+    apart = max(abs(row["measured"]["gamma"] - row["printed"]["gamma"]) for row in rows)
     return [
+        f"Accuracies are within {apart:.1f} points of the printed ones.",
         f"{grows}, and so does epsilon: what grows is the signal-to-noise ratio C (k - 1) theta, for which the privacy "
         f"is paid (certified epsilon up to {dearest:.4g}).",
         f"{len(wrong)} of {len(rows)} rows print an epsilon that their parameters do not give.",

@@ -17,7 +17,7 @@ from typing import Any
 
 from plrvo.accounting import Workload
 from plrvo.paper.cnn import CNN_DELTA
-from plrvo.paper.cnn_tables import PACKAGES
+from plrvo.paper.cnn_recipe import PACKAGES
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import Recipe, dimension_of, fitted, train, trials
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from plrvo.accounting import Workload
 from plrvo.accounting.correlated import Correlation, Participation, Tree
-from plrvo.paper.cnn_tables import PACKAGES
+from plrvo.paper.cnn_recipe import PACKAGES
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 

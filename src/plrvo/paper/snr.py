@@ -10,7 +10,8 @@ from functools import partial
 
 from plrvo.design import Plan
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow
-from plrvo.paper.cnn_tables import PACKAGES, SEEDS, cnn_recipe, flag_of
+from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
+from plrvo.paper.cnn_tables import flag_of
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import trials
 

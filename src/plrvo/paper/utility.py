@@ -15,7 +15,7 @@ from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
-from plrvo.paper.cnn_tables import PACKAGES
+from plrvo.paper.cnn_recipe import PACKAGES
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
