@@ -110,16 +110,17 @@ Where a row has both the paper's accuracy and a stand-in's, the two are not meas
 
 
 def _flags(done: Sequence[Reproduced]) -> str:
-    """How many rows print an epsilon, and how many of those carry a flag."""
-    rows = [row for each in done for row in each.rows if row["epsilon"].get("printed") is not None]
+    """How many rows of tables print an epsilon, and how many of those carry a flag; figures only have axes."""
+    tables = [each for each in done if each.entry.name.startswith("table-")]
+    rows = [row for each in tables for row in each.rows if row["epsilon"].get("printed") is not None]
     if not rows:
         return ""
     flagged = [row for row in rows if row["flag"]]
     # One per cent, because what is printed is rounded.
     below = [row for row in rows if (row["epsilon"]["lower"] or 0) > 1.01 * row["epsilon"]["printed"]]
     return (
-        f"Of their {len(rows)} rows with a printed epsilon {len(flagged)} carry a flag (⚑), and in {len(below)} an "
-        "attack provably reaches more than what is printed."
+        f"In the tables among them, {len(rows)} rows print an epsilon: {len(flagged)} of these carry a flag (⚑), and "
+        f"in {len(below)} an attack provably reaches more than what is printed."
     )
 
 
