@@ -162,16 +162,17 @@ def findings(rows: Sequence[Result]) -> list[str]:
     count = len(rows)
     refuted = [row for row in rows if row["details"]["verdict"] == "refuted"]
     hopeless = [row for row in rows if row["measured"]["could_show_at_most"] <= row["epsilon"]["certified"]]
+    limits = sorted({f"{row['measured']['could_show_at_most']:.3g}" for row in rows}, key=float)
     nothing = [row for row in rows if row["measured"]["audited"] == 0]
-    largest = max(rows, key=lambda row: float(row["measured"]["audited"]))
     told = [
         f"{len(refuted)} of {count} certified epsilons are refuted.",
         f"In {len(hopeless)} of {count} rows so few models could not have refuted the claim, whatever they show: the "
-        f"most that they can show is {min(row['measured']['could_show_at_most'] for row in rows):.3g} to "
-        f"{max(row['measured']['could_show_at_most'] for row in rows):.3g}.",
-        f"The largest audited epsilon is {largest['measured']['audited']:.3g} ({largest['label']}); "
-        f"{len(nothing)} of {count} audits show nothing at all.",
+        f"most that they can show is {' or '.join(limits)}.",
     ]
+    if len(nothing) < count:
+        largest = max(rows, key=lambda row: float(row["measured"]["audited"]))
+        told.append(f"The largest audited epsilon is {largest['measured']['audited']:.3g} ({largest['label']}).")
+    told.append(f"{len(nothing)} of {count} audits show nothing: their lower bound is 0.")
     pairs: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
         about = row["parameters"]
