@@ -200,14 +200,16 @@ def _against_gaussian(points: Sequence[Result], name: str) -> str:
     )
 
 
-def _panels() -> tuple[Panel, ...]:
+def _panels(task: str) -> tuple[Panel, ...]:
+    head = HEAD if task == "sst2" else f"{HEAD}, on SNLI"
+
     def of(model: str) -> Panel:
         return Panel(
             "target",
             tuple(NOISES),
             "certified epsilon",
             "accuracy, %",
-            title=model,
+            title=head if model == HEAD else model,
             xlog=True,
             only=lambda row: row["parameters"]["model"] == model,
             levels=("not_private",),
@@ -231,7 +233,7 @@ def _entry(task: str, stand_in: str) -> Entry:
             ),
             Scale.full: Needs(7200, (task,), PACKAGES, CARD),
         },
-        panels=_panels(),
+        panels=_panels(task),
         findings=partial(findings, task),
         stand_in={
             Scale.smoke: "two steps of a model with random weights, sixty examples",
