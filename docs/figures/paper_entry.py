@@ -128,7 +128,7 @@ def _where(entry: Entry) -> str:
     """Where it is in the paper, with the paper's own label as code."""
     if entry.where.startswith("not in the paper"):
         return entry.where[0].upper() + entry.where[1:] + "."
-    return "In the paper: " + re.sub(r"\((\w+:[^)]*)\)", r"(`\1`)", entry.where) + "."
+    return "In the paper: " + re.sub(r"\((\w+[:_][^) ]*)\)", r"(`\1`)", entry.where) + "."
 
 
 def line(cells: list[str]) -> str:
