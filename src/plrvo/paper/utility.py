@@ -15,7 +15,7 @@ from plrvo.accounting import Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
-from plrvo.paper.cnn_recipe import PACKAGES
+from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
@@ -136,7 +136,7 @@ ENTRIES = (
         rows=_rows,
         needs={
             Scale.smoke: Needs(0.5, _DATA, PACKAGES),
-            Scale.quick: Needs(12, _DATA, PACKAGES),
+            Scale.quick: Needs(12, _DATA, FEATURE_PACKAGES),
             Scale.full: Needs(3000, _DATA, PACKAGES, "a graphics card"),
         },
         panels=(_panel(RESNET), _panel(CNN)),

@@ -15,6 +15,7 @@ from plrvo.accounting import Epsilon, Workload
 from plrvo.design import Plan
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.cnn import remarks, unlike_printed
+from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.training import Recipe, dimension_of, trials
 
@@ -104,7 +105,6 @@ def findings(rows: Sequence[Result]) -> list[str]:
     return [words, *gains]
 
 
-PACKAGES = ("torch", "opacus", "matplotlib", "transformers", "PIL")
 ENTRIES = (
     Entry(
         name="table-vit",
@@ -112,9 +112,14 @@ ENTRIES = (
         where="table of the vision transformer (tab:dp_mechanism_comparison)",
         rows=_rows,
         needs={
-            Scale.smoke: Needs(0.5, ("cifar-10",), PACKAGES),
-            Scale.quick: Needs(6, ("cifar-10",), PACKAGES),
-            Scale.full: Needs(6000, ("cifar-10",), PACKAGES, "a graphics card and the weights of ViT-B/16 from a hub"),
+            Scale.smoke: Needs(0.5, ("cifar-10",), (*PACKAGES, "PIL")),
+            Scale.quick: Needs(6, ("cifar-10",), FEATURE_PACKAGES),
+            Scale.full: Needs(
+                6000,
+                ("cifar-10",),
+                (*PACKAGES, "PIL", "transformers"),
+                "a graphics card and the weights of ViT-B/16 from a hub",
+            ),
         },
         panels=(Panel("epsilon.printed", ("accuracy",), "epsilon as printed", "test accuracy, %", lines="kind"),),
         findings=findings,
