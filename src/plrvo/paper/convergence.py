@@ -103,9 +103,9 @@ def findings(rows: Sequence[Result]) -> list[str]:
         mine = {row["parameters"]["kind"]: row for row in rows if row["parameters"]["epsilon"] == epsilon}
         steps = {kind: row["measured"]["step"] for kind, row in mine.items()}
         last = {kind: row["details"]["last_accuracy"] for kind, row in mine.items()}
-        shown = {kind: f"step {step:.0f}" if step else "no step of the run" for kind, step in steps.items()}
+        shown = {kind: f"converges at step {step:.0f}" if step else "does not converge" for kind, step in steps.items()}
         texts.append(
-            f"At certified epsilon {epsilon:g} Gamma noise converges at {shown['gamma']} and Gaussian noise at "
+            f"At certified epsilon {epsilon:g} Gamma noise {shown['gamma']} and Gaussian noise "
             f"{shown['gaussian']}; they end at {last['gamma']:.1f} and {last['gaussian']:.1f} %."
         )
     return texts
@@ -118,8 +118,10 @@ _NEEDS = {
 }
 _CURVES = Panel("step", ("accuracy",), "steps", "test accuracy, %", lines="curve", curve="curve")
 _STAND_IN = {
-    Scale.quick: "both noises at the same certified epsilon over 700 steps; the paper's parameters are not printed",
-    Scale.full: "both noises at the same certified epsilon over 1,500 steps; the paper's parameters are not printed",
+    Scale.quick: "both noises at the same certified epsilon over 700 steps; the paper's parameters are not printed; "
+    "seconds are those of a machine that may have had other work",
+    Scale.full: "both noises at the same certified epsilon over 1,500 steps; the paper's parameters are not printed; "
+    "seconds are those of a machine that may have had other work",
     Scale.smoke: "four steps of one row",
 }
 ENTRIES = (
