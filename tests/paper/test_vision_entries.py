@@ -126,7 +126,7 @@ def test_entries_run(name, data_dir, tmp_path, kept):
     assert json.loads((tmp_path / "reproduction.json").read_text())["rows"] == found["rows"]
     for row in found["rows"]:
         assert 0 < row["epsilon"]["lower"] <= row["epsilon"]["certified"]
-        receipts = [json.loads(path.read_text()) for path in (tmp_path / "runs" / row["key"]).glob("*/receipt.json")]
+        receipts = [json.loads(path.read_text()) for path in (tmp_path / "runs" / row["key"]).rglob("receipt.json")]
         accuracies = [100 * receipt["run"]["metrics"]["accuracy"] for receipt in receipts]
         if "curve" in row["details"]:
             assert row["details"]["last_accuracy"] == pytest.approx(accuracies[0])

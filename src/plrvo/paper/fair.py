@@ -71,7 +71,8 @@ def _measure(comparison: Comparison, noise: str, epsilon: float, context: Contex
     if context.scale is Scale.smoke:
         recipe = replace(recipe, steps=2)
     plan = fitted(noise, _work(recipe, clip, context), epsilon, comparison.delta)
-    done = trials(context, recipe, {noise: plan}, SEEDS[context.scale])
+    folder = context.folder / f"chosen-{clip:g}-{rate:g}"
+    done = trials(replace(context, folder=folder), recipe, {noise: plan}, SEEDS[context.scale])
     spread = done.spreads[noise]
     values = {"accuracy": done.means[noise], "spread": spread, "clip": clip, "learning_rate": rate}
     details = {**done.details, "tuned_on": comparison.tuning_task, "tuned": tuned}
@@ -115,7 +116,17 @@ def findings(rows: Sequence[Result]) -> list[str]:
             f"At certified epsilon {epsilon:g}: {shown}. Best: {best['parameters']['noise'].replace('_', ' ')}. Gamma "
             f"noise as the paper uses it is {gap:+.1f} points from Gaussian noise, {size} the spread over seeds."
         )
+    edge = [row for row in rows if row["measured"]["learning_rate"] in _ends(row["parameters"]["rates"])]
+    if edge:
+        texts.append(
+            f"In {len(edge)} of {len(rows)} rows the best learning rate is the least or the largest of the list: a rate "
+            "beyond it might do better."
+        )
     return texts
+
+
+def _ends(rates: Sequence[float]) -> tuple[float, float]:
+    return min(rates), max(rates)
 
 
 def _with_spread(row: Result) -> str:
@@ -146,7 +157,7 @@ def _entry(comparison: Comparison) -> Entry:
 
 
 _CNN = Recipe("mnist", "cnn", 0.01, 300, 1e-3)
-_GRID: dict[str, Any] = {"clips": (0.1, 0.5), "rates": (3e-4, 1e-3, 3e-3), "epsilons": (0.1, 1.0)}
+_GRID: dict[str, Any] = {"clips": (0.1, 0.5), "rates": (1e-3, 3e-3, 1e-2), "epsilons": (0.1, 1.0)}
 _BOTH = ("mnist", "fashion-mnist")
 COMPARISONS = (
     Comparison("cnn-mnist", "CNN on MNIST at the same certified epsilon", _CNN, "fashion-mnist", **_GRID, data=_BOTH),
