@@ -119,7 +119,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     edge = [row for row in rows if row["measured"]["learning_rate"] in _ends(row["parameters"]["rates"])]
     if edge:
         texts.append(
-            f"In {len(edge)} of {len(rows)} rows the best learning rate is the least or the largest of the list: a rate "
+            f"In {len(edge)} of {len(rows)} rows the best learning rate is the least or the largest of the list: one "
             "beyond it might do better."
         )
     return texts
