@@ -201,7 +201,7 @@ def _panels(settings: dict[Scale, tuple[Setting, ...]]) -> tuple[Panel, ...]:
             diagonal=True,
         )
 
-    return tuple(of(title) for title in dict.fromkeys(s.panel for scale in settings.values() for s in scale))
+    return tuple(of(title) for title in dict.fromkeys(s.panel for scale in reversed(settings.values()) for s in scale))
 
 
 ENTRIES = (
