@@ -111,7 +111,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
         gamma = next(row for row in mine if row["parameters"]["noise"] == "gamma")
         gap = gamma["measured"]["accuracy"] - gaussian["measured"]["accuracy"]
         noise = max(gamma["measured"]["spread"] or 0, gaussian["measured"]["spread"] or 0)
-        size = "more than" if abs(gap) > 2 * noise else "within twice"
+        size = "more than twice" if abs(gap) > 2 * noise else "within twice"
         texts.append(
             f"At certified epsilon {epsilon:g}: {shown}. Best: {best['parameters']['noise'].replace('_', ' ')}. Gamma "
             f"noise as the paper uses it is {gap:+.1f} points from Gaussian noise, {size} the spread over seeds."
