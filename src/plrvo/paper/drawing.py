@@ -93,7 +93,18 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
         if pairs:
             axes.plot([x for x, _ in pairs], [y for _, y in pairs], **(style | look))
             found = True
+    if panel.spread is not None:
+        _draw_spread(axes, panel, rows, name, style["color"])
     return int(found)
+
+
+def _draw_spread(axes: Any, panel: Panel, rows: list[Result], name: str, color: str) -> None:
+    """Bars of one spread to each side of measured values."""
+    bars = [(value_of(row, panel.x), row["measured"].get(name), row["measured"].get(panel.spread)) for row in rows]
+    bars = [bar for bar in bars if None not in bar]
+    if bars:
+        x, y, spread = zip(*bars, strict=True)
+        axes.errorbar(x, y, yerr=spread, fmt="none", ecolor=color, elinewidth=1, capsize=3)
 
 
 def _draw_levels(axes: Any, panel: Panel, rows: list[Result]) -> None:

@@ -91,6 +91,7 @@ class Panel:
     curve: str | None = None  # rows whose details hold a whole curve of (x, y) under this name
     levels: tuple[str, ...] = ()
     diagonal: bool = False  # with the line y = x
+    spread: str | None = None  # the measured value that is the spread of the others, drawn as bars
     paint: Callable[[Any, Sequence[Result]], None] | None = None
 
 

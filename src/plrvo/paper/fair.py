@@ -148,7 +148,13 @@ def _entry(comparison: Comparison) -> Entry:
         },
         panels=(
             Panel(
-                "epsilon.certified", ("accuracy",), "certified epsilon", "test accuracy, %", lines="noise", xlog=True
+                "epsilon.certified",
+                ("accuracy",),
+                "certified epsilon",
+                "test accuracy, %: mean and spread over seeds",
+                lines="noise",
+                xlog=True,
+                spread="spread",
             ),
         ),
         findings=findings,
