@@ -114,18 +114,20 @@ def test_smoke(data_dir, tmp_path, monkeypatch, name):
 def test_findings_say_what_the_rows_say():
     table = TABLES[0]
 
-    def row(noise, target, bleu, printed, published=None):
+    def row(noise, target, bleu, printed, **epsilon):
         values = {"parameters": {"noise": noise, "target": target}, "measured": {"bleu": bleu}}
-        return values | {"printed": {"bleu": printed}, "epsilon": {"published": published}}
+        return values | {"printed": {"bleu": printed}, "epsilon": epsilon, "details": {"loss": bleu / 2}}
 
     told = findings(
         table,
         [
             row("none", None, 30.0, None),
-            row("Gaussian", 0.2, 10.0, 25.29),
-            row("Gamma (PLRV-O)", 0.2, 8.5, 58.50, 0.31),
+            row("Gaussian", 0.2, 10.0, 25.29, lower=0.199, certified=0.2),
+            row("Gamma (PLRV-O)", 0.2, 8.5, 58.50, lower=0.02, published=0.31, certified=0.2),
         ],
     )
+    assert "losses are 4.25 and 5.00" in told[0]
+    assert "between 0.02 and 0.2, and 0.31 by the published formula" in told[1]
     assert "a difference of -1.5; the paper prints +33.2" in told[0]
-    assert "BLEU 30.0" in told[1]
-    assert "64.16 at epsilon 0.5 and 63.63 at epsilon 1" in told[2]
+    assert "BLEU 30.0" in told[2]
+    assert "64.16 at epsilon 0.5 and 63.63 at epsilon 1" in told[3]

@@ -133,8 +133,15 @@ def findings(table: PrintedTable, rows: Sequence[Result]) -> list[str]:
         there = gamma["printed"]["bleu"] - gaussian["printed"]["bleu"]
         told.append(
             f"At certified epsilon {epsilon:g} Gamma noise has BLEU {gamma['measured']['bleu']:.1f} and Gaussian noise "
-            f"{gaussian['measured']['bleu']:.1f}, a difference of {here:+.1f}; the paper prints {there:+.1f}. The "
-            f"published formula gives this Gamma noise epsilon {gamma['epsilon']['published']:.3g}."
+            f"{gaussian['measured']['bleu']:.1f}, a difference of {here:+.1f}; the paper prints {there:+.1f}. "
+            f"Their test losses are {gamma['details']['loss']:.2f} and {gaussian['details']['loss']:.2f}."
+        )
+        bracket = gamma["epsilon"]
+        told.append(
+            f"That Gamma noise has an epsilon between {bracket['lower']:.3g} and {bracket['certified']:.3g}, and "
+            f"{bracket['published']:.3g} by the published formula; the Gaussian's is between "
+            f"{gaussian['epsilon']['lower']:.4g} and {gaussian['epsilon']['certified']:.4g}. Where a bracket is wide, "
+            "the noise may be larger than it would have to be."
         )
     told.append(f"Without noise the same training reaches BLEU {by['none', None]['measured']['bleu']:.1f}.")
     half, one = (table.gamma[epsilon][0] for epsilon in (0.5, 1.0))
