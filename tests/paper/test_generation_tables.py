@@ -82,18 +82,7 @@ def test_stand_ins_are_named(entry):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "name",
-    [
-        "table-e2e-distilgpt2",
-        "table-dart-gpt2",
-        # The same code once more, with other names.
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("table-e2e-gpt2", "table-e2e-gpt2-medium", "table-e2e-gpt2-large", "table-dart-distilgpt2")
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES])
 def test_smoke(data_dir, tmp_path, monkeypatch, name):
     monkeypatch.setenv("PLRVO_OFFLINE", "1")
     found = Reproduction(find(name), tmp_path, Context(Scale.smoke, tmp_path, data_dir)).run()
