@@ -110,7 +110,10 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
         table.add_row(row["name"], row["title"], _time(quick), _time(full), "; ".join(missing))
     console = Console()
     console.print(table)
-    console.print("Times are for two cores. Data, packages and stand-ins: --list --json.", highlight=False)
+    console.print(
+        "Times are for two cores, or for a graphics card where one is missing. Data, packages and stand-ins: --list --json.",
+        highlight=False,
+    )
 
 
 def _time(scale: dict[str, Any]) -> str:
