@@ -111,7 +111,7 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
     console = Console()
     console.print(table)
     console.print(
-        "Times are for two cores, or for a graphics card where one is missing. Data, packages and stand-ins: --list --json.",
+        "Times are for two cores, or for a graphics card where one is missing. More: --list --json.",
         highlight=False,
     )
 
