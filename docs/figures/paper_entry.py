@@ -110,8 +110,7 @@ def _needs(needs: Needs) -> str:
     minutes = needs.minutes
     time = f"{60 * minutes:.0f} seconds" if minutes < 1 else f"{minutes:.0f} minutes"
     time = "1 minute" if time == "1 minutes" else time
-    where = "" if needs.elsewhere and "whose hours" in needs.elsewhere else " on two cores"
-    words = [f"about {time if minutes < 120 else f'{minutes / 60:.0f} hours'}{where}"]
+    words = [f"about {time if minutes < 120 else f'{minutes / 60:.0f} hours'} on {needs.machine}"]
     extra = next((extra for what, extra in EXTRAS.items() if what in (*needs.packages, *needs.data)), None)
     words += [f"the extra `{extra}`"] * (extra is not None)
     words += [f"the data {', '.join(f'`{name}`' for name in needs.data)}"] * bool(needs.data)

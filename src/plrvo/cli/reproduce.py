@@ -88,6 +88,7 @@ def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
             missing.append(needs.elsewhere)
         scales[scale.value] = {
             "minutes": needs.minutes,
+            "machine": needs.machine,
             "needs": [*needs.data, *([needs.elsewhere] if needs.elsewhere else [])],
             "missing": missing,
             "runs_here": not missing,
@@ -110,10 +111,7 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
         table.add_row(row["name"], row["title"], _time(quick), _time(full), "; ".join(missing))
     console = Console()
     console.print(table)
-    console.print(
-        "Times are for two cores, or for a graphics card where one is missing. More: --list --json.",
-        highlight=False,
-    )
+    console.print("Times are for two cores unless --list --json names another machine.", highlight=False)
 
 
 def _time(scale: dict[str, Any]) -> str:

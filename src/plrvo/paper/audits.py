@@ -14,7 +14,19 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import (
+    Context,
+    Entry,
+    Measured,
+    Needs,
+    Panel,
+    Result,
+    Row,
+    Scale,
+    four_epsilons,
+    having,
+    refutation,
+)
 from plrvo.paper.training import fitted
 
 if TYPE_CHECKING:
@@ -196,7 +208,7 @@ def _panels(settings: dict[Scale, tuple[Setting, ...]]) -> tuple[Panel, ...]:
             "audited epsilon, at least",
             title=title,
             lines="noise",
-            only=lambda row: row["parameters"]["panel"] == title,
+            only=having("panel", title),
             levels=("could_show_at_most",),
             diagonal=True,
         )

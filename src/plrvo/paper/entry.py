@@ -95,9 +95,14 @@ class Panel:
     paint: Callable[[Any, Sequence[Result]], None] | None = None
 
 
+def having(name: str, value: object) -> Callable[[Result], bool]:
+    """Whether a parameter of a row has this value: for panels that show some of the rows."""
+    return lambda row: bool(row["parameters"].get(name) == value)
+
+
 @dataclass(frozen=True)
 class Needs:
-    """What a scale needs: data sets (folders of the data folder), importable packages, minutes on two cores.
+    """What a scale needs: data sets (folders of the data folder), importable packages, minutes on a machine.
 
     `elsewhere` says what no option of ours brings: a graphics card, weights from a hub.
     """
@@ -106,6 +111,7 @@ class Needs:
     data: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     elsewhere: str | None = None
+    machine: str = "two cores"  # whose minutes these are
 
     def missing(self, data_dir: Path | None) -> list[str]:
         """What is not there: packages to install, data sets that would have to be downloaded."""

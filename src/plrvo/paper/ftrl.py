@@ -13,7 +13,7 @@ from functools import partial
 from plrvo.accounting import Workload
 from plrvo.accounting.correlated import Correlation, Participation, Tree
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 
 MEASURES = ("gaussian", "gamma", "gamma_score")
@@ -117,7 +117,7 @@ def _panel(task: str) -> Panel:
         "test accuracy, %",
         title=task,
         xlog=True,
-        only=lambda row: bool(row["parameters"]["task"] == task),
+        only=having("task", task),
     )
 
 

@@ -172,7 +172,8 @@ def _entry(table: PrintedTable) -> Entry:
                 {"distilgpt2": 600, "gpt2": 1200, "gpt2-medium": 3000, "gpt2-large": 6000}[table.model],
                 folders,
                 packages,
-                "a graphics card, whose hours these are, and a checkpoint from a hub",
+                "a graphics card and a checkpoint from a hub",
+                machine="a graphics card",
             ),
         },
         panels=tuple(

@@ -17,7 +17,19 @@ from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.dependency import DIMENSION
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import (
+    Context,
+    Entry,
+    Measured,
+    Needs,
+    Panel,
+    Result,
+    Row,
+    Scale,
+    four_epsilons,
+    having,
+    refutation,
+)
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 
 STEPS = 1250
@@ -123,7 +135,7 @@ def _panel(model: Model) -> Panel:
         "epsilon as printed",
         "test accuracy, %",
         title=model.name,
-        only=lambda row: bool(row["parameters"]["model"] == model.name),
+        only=having("model", model.name),
     )
 
 
