@@ -82,9 +82,16 @@ def take_steps(model: Any, optimizer: Any, loss: Any, loader: Any) -> list[int]:
     return sizes
 
 
+def given(optimizer: Any, size: int) -> None:
+    """Have a batch of the test's own count as drawn; users have no business with this."""
+    optimizer.draws.restart()
+    optimizer.draws.drawn(size)
+
+
 def released(model: Any, optimizer: Any, loss: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """What one step on a given batch releases, at sum scale, as one vector."""
     optimizer.zero_grad()
+    given(optimizer, len(x))
     loss(model(x), y).backward()
     assert optimizer.pre_step()
     scale = 1.0 if optimizer.loss_reduction == "sum" else optimizer.expected_batch_size

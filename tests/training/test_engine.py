@@ -10,6 +10,7 @@ from scipy import stats
 from tests.training.helpers import (
     GAMMA,
     dimension_of,
+    given,
     private,
     released,
     seeded,
@@ -85,7 +86,7 @@ def test_noise_is_added_to_the_sum_not_to_the_mean():
     module = small_model()
     _, model, optimizer, loss, _ = private(noise, module=module, sample_rate=0.5)
     x, y = small_data()[:100]
-    optimizer.zero_grad()
+    given(optimizer, 100)
     loss(model(x), y).backward()
     optimizer.pre_step()
     update = torch.cat([p.grad.flatten() for p in optimizer.params])
@@ -218,7 +219,7 @@ def test_noise_schedules_are_refused():
     ("arguments", "named"),
     [
         ({"clipping": "adaptive"}, "clipping"),
-        ({"mode": "ghost_fsdp"}, "grad_sample_mode"),
+        ({"mode": "functorch"}, "grad_sample_mode"),
         ({"mode": "ghost", "clipping": "l1", "noise": plrvo.Laplace(1.0)}, "grad_sample_mode"),
         ({"clipping": "l1"}, "Laplace noise"),
         ({"postprocess": "magic"}, "postprocess"),
@@ -310,7 +311,7 @@ def test_postprocessing_acts_at_sum_scale():
     _, model, optimizer, loss, _ = private(plrvo.Laplace(0.5), postprocess="score", learning_rate=1.0)
     before = torch.cat([p.detach().flatten() for p in optimizer.params])
     x, y = small_data()[:5]
-    optimizer.zero_grad()
+    given(optimizer, 5)
     loss(model(x), y).backward()
     optimizer.step()
     moved = torch.cat([p.detach().flatten() for p in optimizer.params]) - before

@@ -130,13 +130,7 @@ class GradientObserver(CanaryObserver):
         read = self.read = GradientScores(self.model, plan)
         if state is not None:
             read.values = np.array(state["scores"])
-        account = optimizer.step_hook
-
-        def after_noise(private: Any) -> None:
-            account(private)
-            read.step(private)
-
-        optimizer.attach_step_hook(after_noise)
+        optimizer.attach_step_hook(read.step)
 
     def state(self) -> dict[str, Any]:
         return {"seed": self.planting.seed, "scores": self.scores(self.model).tolist()}

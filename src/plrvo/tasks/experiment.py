@@ -18,7 +18,7 @@ from torch import nn
 
 from plrvo.design import Plan
 from plrvo.files import locked, write_bytes
-from plrvo.noise import GridNoise, Keystream
+from plrvo.noise import Keystream
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.diagnostics import FILE as UNSAFE
@@ -26,7 +26,6 @@ from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.journal import Journal, reconcile, weights_digest
 from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
 from plrvo.training.plain import PlainOptimizer, summed
-from plrvo.training.randomness import fresh_generator
 from plrvo.training.receipt import make_receipt, write_receipt
 from plrvo.validate import InvalidArgument
 
@@ -100,17 +99,18 @@ class Streams:
     """Independent generators for the weights, the batches and the noise, all from one seed."""
 
     weights: torch.Generator
-    batches: torch.Generator
-    noise: torch.Generator
+    batches: Keystream
+    noise: Keystream
 
     @staticmethod
     def from_seed(seed: int | None) -> Streams:
-        """A seed of None asks the operating system. The same seed gives the same three streams."""
+        """A seed of None asks the operating system. The same seed gives the same three streams, and no privacy."""
+        weights = torch.Generator()
         if seed is None:
-            return Streams(fresh_generator(), fresh_generator(), fresh_generator())
-        words = np.random.SeedSequence(seed).generate_state(3, np.uint64)
-        weights, batches, noise = (torch.Generator().manual_seed(int(word >> np.uint64(1))) for word in words)
-        return Streams(weights, batches, noise)
+            weights.seed()
+            return Streams(weights, Keystream(), Keystream())
+        weights.manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        return Streams(weights, Keystream.from_seed(seed, "batches"), Keystream.from_seed(seed, "noise"))
 
 
 def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
@@ -134,7 +134,6 @@ def run_private(
         )
     settings.check()
     chief = _join_processes()
-    exact = isinstance(plan.noise, GridNoise)
     engine = PrivacyEngine(plan, postprocess=settings.postprocess)
     engine.validate(module=module)
     wrapped: Any = (
@@ -148,8 +147,8 @@ def run_private(
         clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
         expected_batch_size=settings.expected_batch_size or max(1, round(plan.batch_share * task.size)),
-        noise_generator=_keystream(settings.seed, "noise") if exact else streams.noise,
-        sample_generator=_keystream(settings.seed, "batches") if exact else streams.batches,
+        noise_generator=streams.noise,
+        sample_generator=streams.batches,
     )
     model, optimizer, *criterion, loader = prepared
     with _alone(settings) if chief else nullcontext():
@@ -256,7 +255,6 @@ class _Work:
         accountant, optimizer, sampler = self.engine.accountant, self.optimizer, self.engine.sampler
         work = replace(self.plan.workload, steps=lost, dimension=optimizer.dimension)
         accountant.ledger = accountant.ledger.plus(self.plan.noise, work)
-        optimizer.steps_taken += lost
         if isinstance(sampler, PoissonSampler):
             sampler.remaining -= lost
 
@@ -366,10 +364,6 @@ def _how(settings: Settings, mode: str | None, optimizer: Any, metrics: list[dic
         "unsafe_diagnostics": settings.unsafe_diagnostics,
         "metrics": metrics[-1] if metrics else None,
     }
-
-
-def _keystream(seed: int | None, purpose: str) -> Keystream:
-    return Keystream() if seed is None else Keystream.from_seed(seed, purpose)
 
 
 def _weights(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -36,15 +36,8 @@ class CertifiedAccountant(IAccountant):
         return self.ledger.epsilon(delta)
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
-        def record(optimizer: Any) -> None:
-            self.step(
-                noise=optimizer.noise,
-                sample_rate=min(1.0, sample_rate * optimizer.accumulated_iterations),
-                clip=optimizer.clip,
-                dimension=optimizer.dimension,
-            )
-
-        return record
+        """Opacus asks for it; the optimizer of this package counts its steps by itself."""
+        raise InvalidArgument("accountant", "hook", "the engine's own optimizer, which counts its steps by itself")
 
     def __len__(self) -> int:
         return self.ledger.steps

@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
-from opacus.grad_sample import AbstractGradSampleModule
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from plrvo.files import write_bytes
 from plrvo.noise import Keystream
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.sampler import PoissonSampler
+from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
         )
     tensors: dict[str, torch.Tensor] = {}
     optimizer_state = _flatten(optimizer.state_dict(), "optimizer", tensors)
-    for name, tensor in _bare(module).state_dict().items():
+    for name, tensor in unwrapped(module).state_dict().items():
         tensors[f"module.{name}"] = tensor
     tensors["generator.global"] = torch.get_rng_state()  # dropout draws from it
     if engine.sampler is None or engine.sampler.remaining:
@@ -72,7 +70,7 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
         raise InvalidArgument("resume", str(path), "a checkpoint of this plan; this one was written by another")
     state = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
     try:
-        _bare(module).load_state_dict(state)
+        unwrapped(module).load_state_dict(state)
         optimizer.load_state_dict(_unflatten(record["optimizer"], tensors))
     except (RuntimeError, ValueError, KeyError) as error:
         raise InvalidArgument(
@@ -81,7 +79,6 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
     torch.set_rng_state(tensors["generator.global"])
     if "generator.noise" in tensors:
         _set_stream_state(optimizer.generator, tensors["generator.noise"])
-    optimizer.steps_taken = record["steps_taken"]
     engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
     ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
     if isinstance(engine.sampler, PoissonSampler):
@@ -106,15 +103,6 @@ def _set_stream_state(generator: torch.Generator | Keystream, state: torch.Tenso
 def read_extra(path: Path) -> Any:
     """What the run that wrote the checkpoint put beside its state."""
     return _unpack(path)[1]["extra"]
-
-
-def _bare(module: nn.Module) -> nn.Module:
-    """The user's own module under the wrappers of Opacus and of distributed training."""
-    while isinstance(
-        module, (AbstractGradSampleModule, DistributedDataParallel, DifferentiallyPrivateDistributedDataParallel)
-    ):
-        module = module._module if isinstance(module, AbstractGradSampleModule) else module.module
-    return module
 
 
 def _pack(tensors: dict[str, torch.Tensor], record: dict[str, Any]) -> bytes:

@@ -21,15 +21,18 @@ from plrvo.design import Plan
 from plrvo.design.exact import on_grid
 from plrvo.noise import GridNoise, Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint
-from plrvo.training.clipping import BookkeepingModule, unsupported_layers
-from plrvo.training.exact import check_exact, generator_for
+from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
+from plrvo.training.draws import Draws
+from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
 from plrvo.training.ftrl.order import OrderedBatches
+from plrvo.training.loss_form import by_example
 from plrvo.training.optimizer import optimizer_class
-from plrvo.training.randomness import fresh_generator
+from plrvo.training.randomness import generator_for, same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
+from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive_integer
 
 # Opacus's other modes fail on the empty batches of Poisson sampling.
@@ -44,9 +47,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
     | what | where it comes from |
     |---|---|
     | sampling rate, clip, number of steps | the plan; the loader's own batch size and length are not looked at |
-    | noise | the plan's object, added once to the clipped sum, before any division |
+    | noise | the plan's object, added once to the clipped sum, before any division; from a cipher's keystream |
     | dimension | the number of trainable parameters; the plan's must be at least that |
-    | steps | counted by the optimizer; one more than the plan's budget covers is refused |
+    | sensitivity | rows are counted against the examples that were drawn; the module and the loss are tried out |
+    | steps | counted by the optimizer; one more than the plan's budget covers is refused, as is one without its batch |
     | divisor | `expected_batch_size`, a public constant |
 
     The default divisor is the sampling rate times the size of the data set, which treats that size as public.
@@ -84,6 +88,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.plan = plan
         self.postprocess = postprocess
         self.sampler: PoissonSampler | OrderedBatches | None = None
+        self.seeded = False  # whether noise or batches come from a generator that somebody may know
         self.draws_ahead = False  # whether workers draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
         if plan is not None:
@@ -103,6 +108,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         noise_generator: torch.Generator | Keystream | None = None,
         sample_generator: torch.Generator | Keystream | None = None,
         batch_first: bool = True,
+        public_loss_weights: bool = False,
     ) -> tuple[Any, ...]:
         """(module, optimizer, loader), or (module, optimizer, criterion, loader) in ghost mode, as in Opacus.
 
@@ -111,17 +117,20 @@ class PrivacyEngine(opacus.PrivacyEngine):
             optimizer: any torch optimizer over parameters of the module.
             data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling, and sorted
                 by length where the data set has `lengths`.
-            criterion: the loss, needed in ghost mode (cross entropy by default).
+            criterion: the loss that ghost mode returns, by example (cross entropy by default).
             clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
-                the reason; "ghost" is Opacus's clipping with two passes. `engine.grad_sample_mode` says which it is.
+                the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does.
+                `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
             expected_batch_size: the public divisor; round(sampling rate * size of the data set) by default.
-            noise_generator: where noise comes from; seeded by the operating system by default. A `Keystream` in exact
-                mode, as for batches.
+            noise_generator: where noise comes from: a cipher's keystream, keyed by the operating system, by default. A
+                seeded one makes a run repeatable, and not private against whoever knows the seed.
             sample_generator: where batches come from; likewise.
             batch_first: whether the first dimension of a batch is the example.
+            public_loss_weights: whether the loss has factors that change between steps without looking at the data (a
+                schedule). By default such a loss is refused: the usual reason is a mean over tokens of the batch.
         """
         plan = self._require_plan()
         if grad_sample_mode not in _GRAD_SAMPLE_MODES:
@@ -135,27 +144,18 @@ class PrivacyEngine(opacus.PrivacyEngine):
             grad_sample_mode = check_exact(clipping, distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
+        self.seeded = _is_known(noise_source) or _is_known(sample_source)
         dimension = self._checked_dimension(module, optimizer, clipping)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         size = self._size_of(data_loader)
         batch_size = expected_batch_size or max(1, round(plan.batch_share * size))
         positive_integer(expected_batch_size=batch_size)
-        key = ftrl.noise_key(noise_source) if plan.correlation else 0
-        noise_source = noise_source or fresh_generator()
-        loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first)
-
-        clip = self._opacus_clip(clipping, optimizer)
-        if mode == "bookkeeping":
-            wrapped: Any = BookkeepingModule(module, batch_first=batch_first, loss_reduction=loss_reduction)
-        else:
-            wrapped = self._prepare_model(
-                module,
-                batch_first=batch_first,
-                max_grad_norm=plan.workload.clip,
-                loss_reduction=loss_reduction,
-                grad_sample_mode=mode,
-            )
-            wrapped.forbid_grad_accumulation()
+        draws = Draws(ahead=data_loader.num_workers > 0)
+        loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)
+        kind: Any = BookkeepingModule if mode == "bookkeeping" else SamplesModule
+        wrapped = kind(
+            module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
+        )
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(clipping, distributed, mode, exact)
         noisy = (correlated_class(noisy_class) if plan.correlation else noisy_class)(
@@ -163,26 +163,25 @@ class PrivacyEngine(opacus.PrivacyEngine):
             noise=plan.noise,
             dimension=dimension,
             generator=noise_source,
+            clipping=clipping,
+            clip=plan.workload.clip,
+            accountant=self.accountant,
+            sample_rate=plan.workload.sample_rate,
+            draws=draws,
+            watch=wrapped.watch,
             postprocess=self.postprocess,
             most_steps=plan.workload.steps if plan.epsilon is not None or plan.correlation else None,
-            max_grad_norm=clip,
             expected_batch_size=batch_size / processes,
             loss_reduction=loss_reduction,
         )
         if plan.correlation:
+            key = ftrl.noise_key(noise_source)
             noisy.correlate(plan.correlation, plan.workload.steps, key, ftrl.handed_out(self.sampler))
-        noisy.attach_step_hook(self.accountant.get_optimizer_hook_fn(sample_rate=plan.workload.sample_rate))
         if mode == "bookkeeping":
             noisy.keep(wrapped.book)
-        if mode != "ghost":
+        if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
-        loss = self._prepare_criterion(
-            module=wrapped,
-            optimizer=noisy,
-            criterion=criterion or nn.CrossEntropyLoss(reduction=loss_reduction),
-            loss_reduction=loss_reduction,
-        )
-        return wrapped, noisy, loss, loader
+        return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
 
     def make_private_with_epsilon(
         self,
@@ -243,7 +242,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer, clipping: str) -> int:
         plan = self._require_plan()
+        refuse_private(module)
         self.validate(module=module)
+        _check_precision(module)
         known = set(module.parameters())
         given = [p for group in optimizer.param_groups for p in group["params"]]
         if any(p not in known for p in given):
@@ -261,6 +262,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 )
             return 1
         dimension = _trainable(module)
+        if dimension == 0:
+            raise InvalidArgument("module", type(module).__name__, "one with trainable parameters")
         if dimension > plan.workload.dimension:
             raise InvalidArgument(
                 "dimension", plan.workload.dimension, f"at least {dimension}, the module's trainable parameters"
@@ -279,9 +282,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self,
         loader: DataLoader[Any],
         size: int,
-        generator: torch.Generator | None,
+        generator: torch.Generator | Keystream,
         distributed: bool,
         batch_first: bool,
+        draws: Draws,
     ) -> DataLoader[Any]:
         if isinstance(loader, DPDataLoader):
             raise InvalidArgument(
@@ -290,11 +294,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.draws_ahead = loader.num_workers > 0
         plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
         if plan.correlation:
-            self.sampler = ftrl.batches(plan, loader, size, generator, lengths)
+            self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
         else:
-            generator = generator or fresh_generator()
             if distributed:
-                _as_in_the_first_process(generator)
+                generator = same_in_all_processes(generator)
             self.sampler = PoissonSampler(
                 size=size,
                 sample_rate=plan.workload.sample_rate,
@@ -303,6 +306,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 rank=torch.distributed.get_rank() if distributed else 0,
                 processes=torch.distributed.get_world_size() if distributed else 1,
                 lengths=lengths,
+                draws=draws,
             )
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
@@ -320,17 +324,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
             persistent_workers=loader.persistent_workers,
         )
 
-    def _opacus_clip(self, clipping: str, optimizer: torch.optim.Optimizer) -> Any:
-        clip = self._require_plan().workload.clip
-        if clipping != "per_layer":
-            return clip
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        return [clip / math.sqrt(count) * (1 - 1e-12)] * count  # a hair less, so that rounding cannot exceed the clip
-
 
 def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool) -> str:
     """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
-    if mode not in ("auto", "bookkeeping"):
+    if mode == "hooks":
         return mode
     unsupported = unsupported_layers(module)
     reason = (
@@ -344,7 +341,7 @@ def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool)
     )
     if reason is None:
         return "bookkeeping"
-    if mode == "bookkeeping":
+    if mode != "auto":
         raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
     warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
     return "hooks"
@@ -354,8 +351,23 @@ def _trainable(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def _as_in_the_first_process(generator: torch.Generator) -> None:
-    """Give every process the first one's state: batches drawn apart could hold an example twice, at twice the clip."""
-    state = generator.get_state()
-    torch.distributed.broadcast(state, src=0)
-    generator.set_state(state)
+def _is_known(generator: torch.Generator | Keystream) -> bool:
+    """Whether somebody may know the seed: of a torch generator the caller does."""
+    return not isinstance(generator, Keystream) or generator.fixed
+
+
+def _check_precision(module: nn.Module) -> None:
+    """Clipping in fewer bits moves the sum by more than the clip."""
+    for name, p in module.named_parameters():
+        if p.requires_grad and p.dtype not in (torch.float32, torch.float64):
+            raise InvalidArgument(
+                "module",
+                f"{name} in {str(p.dtype).removeprefix('torch.')}",
+                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be of any type)",
+            )
+    if torch.get_float32_matmul_precision() != "highest":
+        raise InvalidArgument(
+            "float32_matmul_precision",
+            torch.get_float32_matmul_precision(),
+            "torch.set_float32_matmul_precision('highest'): clipped sums have singles at least",
+        )

@@ -42,16 +42,6 @@ def check_exact(clipping: str, distributed: bool, grad_sample_mode: str) -> str:
     return "hooks"
 
 
-def generator_for(exact: bool, generator: Any, argument: str) -> Any:
-    """The caller's generator, of the kind that the mode needs; a new keystream where there is none in exact mode."""
-    if exact and generator is None:
-        return Keystream()
-    if generator is not None and isinstance(generator, Keystream) != exact:
-        wanted = "a plrvo.noise.Keystream in exact mode" if exact else "a torch.Generator unless in exact mode"
-        raise InvalidArgument(argument, type(generator).__name__, f"{wanted}, or None")
-    return generator
-
-
 def longest_square(noise: GridNoise, clip: float, dimension: int) -> int:
     """The largest squared length, in cells, of a rounded gradient: (C/gamma + sqrt(n)/2)^2, a hair less."""
     return math.floor((clip / noise.cell + math.sqrt(dimension) / 2) ** 2 * (1 - 2.0**-40))

@@ -1,32 +1,42 @@
-"""Any noise in any of Opacus's optimizers, by one mixin.
+"""Any noise in Opacus's optimizers, by one mixin, and everything that binds a step to its plan.
 
-Opacus clips and sums (`summed_grad`), then calls `add_noise`, divides by the expected batch size, calls the step hook
-(the accountant) and the wrapped optimizer. The mixin replaces `add_noise` and nothing before it, so that per-example
-hooks, ghost clipping and their distributed forms all release the same thing: the clipped sum plus `noise`.
+A step clips and sums (`summed_grad`), counts itself, adds the noise to the sum, divides by the expected batch size and
+calls the wrapped optimizer. It raises instead, before anything is released, unless
 
-Noise is added once, by the process of rank 0, to the sum, before any division. A step beyond the budget is refused
-before anything is released.
+- its rows are one whole batch that the engine's sampler drew (`draws`);
+- its gradients came from a loss that is a sum over examples, through the module that the engine watches (`watch`);
+- the budget has a step left, over all optimizers that the engine has made.
+
+What makes up the mechanism (noise, clip, dimension, generator) is fixed when the optimizer is made. Nothing without
+noise is left on the parameters after a step. Noise is added once, by the process of rank 0, before any division.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
-from opacus.optimizers import DPOptimizer, get_optimizer_class
+from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from plrvo.noise import Noise
-from plrvo.training.clipping import BookkeepingMixin
+from plrvo.training.accountant import CertifiedAccountant
+from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, clips_of
+from plrvo.training.draws import Draws
 from plrvo.training.exact import ExactMixin
+from plrvo.training.loss_form import NotASum
 from plrvo.training.score import postprocessor
+from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
 
 # Opacus's classes have no types; a checker sees the mixin's neighbours as Any.
 _Base: Any = object
+
+# What the account rests on. Anything else, such as learning rates, is the user's.
+_FIXED = {"noise", "noise_multiplier", "dimension", "generator", "max_grad_norm", "clipping", "clips", "loss_reduction"}
+_FIXED |= {"accountant", "sample_rate", "draws", "watch", "most_steps", "step_hook"}
 
 
 class BudgetExhausted(RuntimeError):
@@ -42,16 +52,33 @@ class NoiseMixin(_Base):
         *,
         noise: Noise,
         dimension: int,
-        generator: torch.Generator,
+        generator: Any,
+        clipping: str,
+        clip: float,
+        accountant: CertifiedAccountant,
+        sample_rate: float,
+        draws: Draws,
+        watch: Watch,
         postprocess: str | None = None,
         most_steps: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(optimizer, noise_multiplier=0.0, generator=generator, **kwargs)
-        self.noise, self.dimension = noise, dimension
+        super().__init__(optimizer, noise_multiplier=0.0, max_grad_norm=clip, generator=generator, **kwargs)
+        self.noise, self.dimension, self.clipping = noise, dimension, clipping
+        self.clips = clips_of(clipping, clip, len(self.params))
+        self.accountant, self.sample_rate, self.most_steps = accountant, sample_rate, most_steps
+        self.draws, self.watch = draws, watch
         self.postprocess = postprocess
         self._after_noise = postprocessor(postprocess, noise)
-        self.most_steps, self.steps_taken = most_steps, 0
+        self._hooks: list[Callable[[Any], None]] = []
+        self._is_stepping = False
+        optimizer.register_step_pre_hook(self._refuse_other_callers)
+        self._is_sealed = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and getattr(self, "_is_sealed", False):
+            raise InvalidArgument(name, value, "no change after make_private: the plan's account rests on it")
+        super().__setattr__(name, value)
 
     @property
     def noise_multiplier(self) -> float:
@@ -62,14 +89,27 @@ class NoiseMixin(_Base):
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
-        if hasattr(self, "noise"):
-            raise InvalidArgument("noise_multiplier", value, "no change: make a plan with another noise")
+        """Opacus's constructor sets it; afterwards `__setattr__` refuses."""
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        raise InvalidArgument(
+            "GradScaler", "step", "loss.backward() and optimizer.step(): a scaler skips steps by gradients before the noise"
+        )
 
     @property
     def clip(self) -> float:
         """The l2 norm (l1, where that is clipped) that no example's gradient exceeds."""
-        layers: list[float] | None = getattr(self, "max_grad_norms", None)
-        return float(self.max_grad_norm) if layers is None else math.hypot(*layers)
+        return float(self.max_grad_norm)
+
+    @property
+    def steps_taken(self) -> int:
+        """The steps in the engine's ledger."""
+        return len(self.accountant)
+
+    def attach_step_hook(self, fn: Callable[[Any], None]) -> None:
+        """Call `fn` after each step's noise, besides the account, which no hook replaces."""
+        self._hooks.append(fn)
 
     def add_noise(self) -> None:
         """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum."""
@@ -85,19 +125,54 @@ class NoiseMixin(_Base):
     def scale_grad(self) -> None:
         """Divide by the expected batch size: all parameters in one call."""
         if self.loss_reduction == "mean":
-            torch._foreach_div_([p.grad for p in self.params], self.expected_batch_size * self.accumulated_iterations)
+            torch._foreach_div_([p.grad for p in self.params], self.expected_batch_size)
 
-    def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
-        last_of_batch = not self._check_skip_next_step(pop_next=False)
-        if last_of_batch and self.most_steps is not None and self.steps_taken >= self.most_steps:
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        super().zero_grad(set_to_none)
+        if not self._is_last_step_skipped:
+            self.draws.forget_part()
+
+    def pre_step(self, closure: Callable[[], float] | None = None) -> bool:
+        """Everything up to the noisy gradient in `p.grad`; False for a part of a batch that others follow."""
+        try:
+            last = not self._check_skip_next_step(pop_next=False)
+            self._settle(last)
+            self.clip_and_accumulate()
+            self._check_skip_next_step()
+            self._is_last_step_skipped = not last
+            if not last:
+                return False
+            # Counted before it is released: what fails in between is counted, and not the other way round.
+            self.accountant.step(
+                noise=self.noise, sample_rate=self.sample_rate, clip=self.clip, dimension=self.dimension
+            )
+            self.add_noise()
+        except BaseException:
+            self._forget()
+            raise
+        self._forget()
+        self.scale_grad()
+        for hook in self._hooks:
+            hook(self)
+        return True
+
+    def _settle(self, last: bool) -> None:
+        """Refuse a step that the account does not cover."""
+        if last and self.most_steps is not None and self.steps_taken >= self.most_steps:
             raise BudgetExhausted(
                 f"steps={self.steps_taken + 1}: expected at most {self.most_steps}, which the plan's budget covers; "
                 "make a plan with more steps"
             )
-        if not super().pre_step(closure):
-            return False
-        self.steps_taken += 1
-        return True
+        rows = self.rows
+        self.draws.part(rows, last=last)
+        if rows and not self.watch.seen_loss:
+            raise NotASum("a step whose loss was not seen: expected loss.backward() before optimizer.step()")
+        self.watch.new_step()
+
+    def _forget(self) -> None:
+        """Leave nothing on the parameters that has no noise."""
+        for p in self.params:
+            p.summed_grad = p.grad_sample = None
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         if closure is not None:
@@ -108,7 +183,17 @@ class NoiseMixin(_Base):
         if hasattr(self, "reduce_gradients"):
             self.reduce_gradients()
         self._use_released()
-        return self.original_optimizer.step()
+        self._is_stepping = True
+        try:
+            return self.original_optimizer.step()
+        finally:
+            self._is_stepping = False
+
+    def _refuse_other_callers(self, *_: Any) -> None:
+        if not self._is_stepping:
+            raise InvalidArgument(
+                "optimizer", "step", "the optimizer that make_private returned; a step of the original one has no noise"
+            )
 
     def _use_released(self) -> None:
         """Post-processing works at sum scale, on the sum over all processes."""
@@ -124,36 +209,17 @@ class NoiseMixin(_Base):
         return float(self.expected_batch_size) * getattr(self, "world_size", 1)
 
 
-class L1ClippingMixin(_Base):
-    """Clips each example's gradient to l1 norm `max_grad_norm`: the classical Laplace mechanism."""
-
-    def clip_and_accumulate(self) -> None:
-        samples: list[torch.Tensor] = self.grad_samples
-        norms = torch.stack([g.reshape(len(g), -1).abs().sum(dim=1) for g in samples], dim=1).sum(dim=1)
-        factors = (self.max_grad_norm / (norms + 1e-12)).clamp(max=1.0)
-        for p, sample in zip(self.params, samples, strict=True):
-            _check_processed_flag(p.grad_sample)
-            total = torch.einsum("i,i...", factors.to(sample), sample).to(p.dtype)
-            p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
-            _mark_as_processed(p.grad_sample)
+CLIPPINGS = ("flat", "per_layer", "l1")
 
 
 @cache
 def optimizer_class(clipping: str, distributed: bool, grad_sample_mode: str, exact: bool = False) -> type[DPOptimizer]:
-    """Opacus's optimizer for this mode with the mixin in front of it."""
-    if clipping == "adaptive":
-        raise InvalidArgument("clipping", clipping, "flat: adaptive clipping splits a Gaussian noise multiplier")
-    if grad_sample_mode == "ghost_fsdp":
-        raise InvalidArgument("grad_sample_mode", grad_sample_mode, "ghost: under FSDP every rank adds its own noise")
-    mixins: tuple[type, ...] = (ExactMixin, NoiseMixin) if exact else (NoiseMixin,)
-    if grad_sample_mode == "bookkeeping":
-        grad_sample_mode, mixins = "hooks", (NoiseMixin, BookkeepingMixin)
-    if clipping == "l1":
-        if grad_sample_mode == "ghost":
-            raise InvalidArgument("grad_sample_mode", grad_sample_mode, "hooks: ghost clipping knows l2 norms only")
-        clipping, mixins = "flat", (NoiseMixin, L1ClippingMixin)
-    try:
-        base = get_optimizer_class(clipping=clipping, distributed=distributed, grad_sample_mode=grad_sample_mode)
-    except ValueError as error:
-        raise InvalidArgument("clipping", clipping, f"flat, per_layer or l1 in a mode that has it ({error})") from None
+    """Opacus's optimizer with the mixins in front of it."""
+    if clipping not in CLIPPINGS:
+        raise InvalidArgument("clipping", clipping, "one of " + ", ".join(CLIPPINGS))
+    if clipping == "l1" and grad_sample_mode == "bookkeeping":
+        raise InvalidArgument("grad_sample_mode", grad_sample_mode, "hooks: l1 norms need the gradients themselves")
+    base = DistributedDPOptimizer if distributed else DPOptimizer
+    clips = BookkeepingMixin if grad_sample_mode == "bookkeeping" else SamplesMixin
+    mixins = (ExactMixin, NoiseMixin, clips) if exact else (NoiseMixin, clips)
     return type(f"Noisy{base.__name__}", (*mixins, base), {})

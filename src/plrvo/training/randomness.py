@@ -1,33 +1,37 @@
-"""A torch generator whose whole state comes from the operating system.
+"""Where noise and batches come from: a cipher's keystream, unless the caller asks for a run that can be repeated.
 
-`torch.Generator.seed()` and `manual_seed` start the CPU's Mersenne twister from 32 bits: four billion possible streams,
-which someone who knows the rest of a run can try one by one. Its state has 624 words of 32 bits, and `set_state` takes
-all of them. Torch does not document where they stand in what `get_state` gives, so this is checked each time against
-NumPy's twister, which fills its words from a seed by the same rule.
+The Mersenne twister behind `torch.Generator` is linear: from the noise of one step, which unused coordinates show, its
+state follows, and with it all noise to come. So it is no default for anything that privacy rests on. A generator that
+the caller passes is taken, and the run counts as seeded.
 """
 
 from __future__ import annotations
 
-import secrets
+from typing import Any
 
-import numpy as np
 import torch
 
-_WORDS = slice(24, 24 + 8 * 624)  # each in eight bytes; before them the seed, and the place in the stream
+from plrvo.noise import Keystream
+from plrvo.validate import InvalidArgument
 
 
-def fresh_generator() -> torch.Generator:
-    """A generator for noise and batches that nobody can repeat."""
-    generator = torch.Generator().manual_seed(_PROBE)
+def generator_for(exact: bool, generator: Any, argument: str) -> Any:
+    """The caller's generator, of the kind that the mode takes; a new keystream where there is none."""
+    if generator is None:
+        return Keystream()
+    if isinstance(generator, Keystream) or (isinstance(generator, torch.Generator) and not exact):
+        return generator
+    wanted = "a plrvo.noise.Keystream" if exact else "a torch.Generator or a plrvo.noise.Keystream"
+    raise InvalidArgument(argument, type(generator).__name__, f"{wanted}, or None")
+
+
+def same_in_all_processes(generator: Any) -> Any:
+    """The first process's generator: batches drawn apart could hold an example twice, at twice the clip."""
+    if isinstance(generator, Keystream):
+        key = torch.frombuffer(bytearray(generator.words(4).tobytes()), dtype=torch.uint8)
+        torch.distributed.broadcast(key, src=0)
+        return generator.sharing(bytes(key.tolist()))
     state = generator.get_state()
-    words = state.numpy()[_WORDS].view(np.uint64)
-    # RandomState and not Generator: the rule from seed to words is the old one, in both libraries.
-    expected = np.random.RandomState(_PROBE).get_state(legacy=False)["state"]["key"]
-    if words.size != 624 or not np.array_equal(words, expected):
-        raise RuntimeError("this version of torch keeps its generator's state in a form that plrvo does not know")
-    words[:] = np.frombuffer(secrets.token_bytes(4 * 624), dtype=np.uint32)
+    torch.distributed.broadcast(state, src=0)
     generator.set_state(state)
     return generator
-
-
-_PROBE = 5489

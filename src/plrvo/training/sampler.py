@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import Sampler
 
 from plrvo.noise import Keystream
+from plrvo.training.draws import Draws
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
 
@@ -24,7 +25,7 @@ class PoissonSampler(Sampler[list[int]]):
     With `lengths`, one for each example, a batch comes sorted by them: cut into parts, it needs little padding. Which
     examples are in it stays a matter of their coins alone, and a sum over them has no order.
 
-    `remaining` is part of a checkpoint together with the generator's state.
+    `remaining` is part of a checkpoint together with the generator's state. `draws` hears of every batch.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class PoissonSampler(Sampler[list[int]]):
         rank: int = 0,
         processes: int = 1,
         lengths: torch.Tensor | None = None,
+        draws: Draws | None = None,
     ) -> None:
         positive_integer(size=size, steps=steps, processes=processes)
         rate(sample_rate=sample_rate)
@@ -49,17 +51,24 @@ class PoissonSampler(Sampler[list[int]]):
             raise InvalidArgument("lengths", len(lengths), f"{size}, one for each example")
         self.lengths = lengths
         self.remaining = steps
+        self.draws = draws or Draws()
 
     def __len__(self) -> int:
         return self.remaining
 
     def __iter__(self) -> Iterator[list[int]]:
+        self.draws.restart()
         while self.remaining > 0:
-            batch = self._joins(self.size).nonzero().flatten()
+            batch = self._next()
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.remaining -= 1
-            yield batch[self.rank :: self.processes].tolist()
+            own: list[int] = batch[self.rank :: self.processes].tolist()
+            self.draws.drawn(len(own))
+            yield own
+
+    def _next(self) -> torch.Tensor:
+        return self._joins(self.size).nonzero().flatten()
 
     def _joins(self, count: int) -> torch.Tensor:
         """A coin for each of so many examples; from a keystream with probability floor(2^64 q)/2^64, at most q."""
@@ -79,12 +88,9 @@ class CyclicSampler(PoissonSampler):
         positive_integer(groups=groups)
         self.groups, self.steps = groups, steps
 
-    def __iter__(self) -> Iterator[list[int]]:
-        while self.remaining > 0:
-            turn = torch.arange((self.steps - self.remaining) % self.groups, self.size, self.groups)
-            joins = self._joins(len(turn))
-            self.remaining -= 1
-            yield turn[joins].tolist()
+    def _next(self) -> torch.Tensor:
+        turn = torch.arange((self.steps - self.remaining) % self.groups, self.size, self.groups)
+        return turn[self._joins(len(turn))]
 
 
 class CollateEmpty:

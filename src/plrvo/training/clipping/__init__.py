@@ -15,10 +15,19 @@ form. Either way a weight gradient is computed once, as without privacy. The ide
 - `contributions`: the forms that a parameter's per-example gradients take, their norms and weighted sums;
 - `layers`: which contributions each kind of layer makes;
 - `module`: the wrapper that records them during the backward pass;
-- `optimizer`: clips and sums them.
+- `samples`: the other wrapper, Opacus's per-example gradients, for layers without a rule;
+- `optimizer`: clips and sums either.
 """
 
 from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
-from plrvo.training.clipping.optimizer import BookkeepingMixin
+from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, clips_of
+from plrvo.training.clipping.samples import SamplesModule
 
-__all__ = ["BookkeepingMixin", "BookkeepingModule", "unsupported_layers"]
+__all__ = [
+    "BookkeepingMixin",
+    "BookkeepingModule",
+    "SamplesMixin",
+    "SamplesModule",
+    "clips_of",
+    "unsupported_layers",
+]

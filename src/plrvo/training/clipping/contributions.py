@@ -20,9 +20,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# The ghost form adds up terms that may cancel. What rounding can hide is covered by this many units in the last place
-# of the sum of the terms' sizes, so that a norm is not reported too small.
-_UNITS = 2
+# Ghost norms whose square rounding may have changed by more than this share are computed again in doubles. What it may
+# have changed is added, so that examples are clipped to as little as 1 - 2^-7 of the clip, and never to more than it.
+_SLACK = 2.0**-6
+# Terms that cancel to less than this share of their sizes leave more rounding than gradient: the sizes count instead.
+_CANCELLED = 2.0**-20
+_STRETCH = 128  # numbers whose squares are added up in singles
 
 
 class Contribution(ABC):
@@ -30,7 +33,7 @@ class Contribution(ABC):
 
     @abstractmethod
     def squared_norms(self) -> Tensor:
-        """||G_b||^2 for every example b, in single precision or better."""
+        """||G_b||^2 for every example b, in doubles, and never too small: what rounding can hide is added."""
 
     @abstractmethod
     def weighted_sum(self, factors: Tensor) -> Tensor:
@@ -39,6 +42,10 @@ class Contribution(ABC):
     @abstractmethod
     def per_example(self) -> Tensor:
         """The gradients themselves, examples first."""
+
+    @abstractmethod
+    def without(self, rows: Tensor) -> Contribution:
+        """With zeros in the place of these examples, whose numbers are none."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class PerExample(Contribution):
     channels_last: bool = False
 
     def squared_norms(self) -> Tensor:
-        return torch.linalg.vector_norm(_wide(self.gradients).flatten(1), dim=1).square()
+        return squared_lengths(self.gradients.flatten(1))
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         flat = self.gradients.flatten(1)
@@ -59,6 +66,9 @@ class PerExample(Contribution):
     def per_example(self) -> Tensor:
         return self.gradients.movedim(-1, 2) if self.channels_last else self.gradients
 
+    def without(self, rows: Tensor) -> PerExample:
+        return PerExample(_cleared(self.gradients, rows), self.channels_last)
+
 
 class Factored(Contribution):
     """G_b = sum_t l_bt r_bt', in factors; `right` is (examples, positions, columns)."""
@@ -67,6 +77,24 @@ class Factored(Contribution):
 
     def squared_norms(self) -> Tensor:
         return _ghost_norms([self])
+
+    @property
+    @abstractmethod
+    def left_lengths(self) -> Tensor:
+        """|l_bt| in doubles."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> int:
+        """How many products the two scalar products of a pair of positions add up."""
+
+    @abstractmethod
+    def of(self, examples: Tensor) -> Factored:
+        """The factors of some examples, in doubles."""
+
+    @property
+    def right_lengths(self) -> Tensor:
+        return squared_lengths(self.right).sqrt()
 
     def _weighted_right(self, factors: Tensor) -> Tensor:
         return self.right * factors.to(self.right.dtype)[:, None, None]
@@ -88,6 +116,20 @@ class Outer(Factored):
     def per_example(self) -> Tensor:
         return self.left.transpose(1, 2) @ self.right
 
+    @property
+    def left_lengths(self) -> Tensor:
+        return squared_lengths(self.left).sqrt()
+
+    @property
+    def terms(self) -> int:
+        return self.left.shape[2] + self.right.shape[2]
+
+    def of(self, examples: Tensor) -> Outer:
+        return Outer(self.left[examples].double(), self.right[examples].double())
+
+    def without(self, rows: Tensor) -> Outer:
+        return Outer(_cleared(self.left, rows), _cleared(self.right, rows))
+
 
 @dataclass(frozen=True)
 class Tokens(Factored):
@@ -105,6 +147,20 @@ class Tokens(Factored):
         examples, _, columns = self.right.shape
         total = self.right.new_zeros(examples, self.rows, columns)
         return total.scatter_add_(1, self.tokens[:, :, None].expand_as(self.right), self.right)
+
+    @property
+    def left_lengths(self) -> Tensor:
+        return torch.ones(self.tokens.shape, dtype=torch.float64, device=self.tokens.device)
+
+    @property
+    def terms(self) -> int:
+        return self.right.shape[2]
+
+    def of(self, examples: Tensor) -> Tokens:
+        return Tokens(self.tokens[examples], self.right[examples].double(), self.rows)
+
+    def without(self, rows: Tensor) -> Tokens:
+        return Tokens(self.tokens, _cleared(self.right, rows), self.rows)
 
 
 @dataclass(frozen=True)
@@ -133,6 +189,10 @@ class Convolution(Contribution):
             gradients[i] = self.weight_gradient(self.input[i : i + 1], self.output_gradient[i : i + 1])
         return gradients
 
+    def without(self, rows: Tensor) -> Convolution:
+        cleared = _cleared(self.input, rows), _cleared(self.output_gradient, rows)
+        return Convolution(*cleared, self.factors_of, self.weight_gradient)
+
 
 def squared_norms(contributions: list[Contribution]) -> Tensor:
     """||sum of the contributions||^2 for every example."""
@@ -150,24 +210,79 @@ def _left_products(one: Factored, other: Factored) -> Tensor:
         case Outer(), Outer():
             return _gram(one.left, other.left)
         case Tokens(), Tokens():
-            return _wide((one.tokens[:, :, None] == other.tokens[:, None, :]).to(one.right.dtype))
+            return wide((one.tokens[:, :, None] == other.tokens[:, None, :]).to(one.right.dtype))
         case Outer(), Tokens():
             picked = other.tokens[:, None, :].expand(-1, one.left.shape[1], -1)
-            return _wide(one.left.gather(2, picked))
+            return wide(one.left.gather(2, picked))
         case _:
             return _left_products(other, one).transpose(1, 2)
 
 
 def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
-    """Terms over all pairs of positions, and an allowance for rounding: (sum_t |l_t| |r_t|)^2 bounds their sizes."""
-    terms = sizes = _wide(parts[0].right).new_zeros(len(parts[0].right))
+    """||G_b||^2 from above, as sums over all pairs of positions.
+
+    With S = sum_t |l_t| |r_t| (the *sizes*; ||G|| <= S always) and u the unit roundoff, a scalar product of d terms is
+    off by at most d u times the lengths of its vectors, whatever the order of summation. So the sum of all products,
+    added up in doubles, is off by at most (d_l + d_r + 8) u S^2, and by what underflow loses: d 2^-126 a scalar
+    product in singles. This bound is added. Where it is no small share of the norm, terms have cancelled, and the
+    example is computed again in doubles, whose range holds every product of four singles.
+
+    The gradient itself is summed in the parameter's own precision, from the same factors: rounding leaves about u S of
+    it. Where ||G|| < S/1024, S/1024 takes its place, so that what is left stays below 2^-13 of the clip.
+    """
+    sizes = _sizes(parts)
+    if len(parts) == 1 and parts[0].right.shape[1] == 1:
+        return sizes.square()  # one position: nothing adds up
+    squares, error = _sums_of_products(parts)
+    error += _rounding(parts) * sizes.square()
+    doubtful = ~(error <= _SLACK * squares)
+    if parts[0].right.dtype != torch.float64 and bool(doubtful.any()):
+        (again,) = doubtful.nonzero(as_tuple=True)
+        wide = [part.of(again) for part in parts]
+        precise, rest = _sums_of_products(wide)
+        squares[again], error[again] = precise, rest + _rounding(wide) * sizes[again].square()
+    return torch.maximum(squares + error, _CANCELLED * sizes.square())
+
+
+def _sizes(parts: Sequence[Factored]) -> Tensor:
+    return torch.stack([(part.left_lengths * part.right_lengths).sum(dim=1) for part in parts]).sum(dim=0)
+
+
+def _rounding(parts: Sequence[Factored]) -> float:
+    return (max(part.terms for part in parts) + 8) * torch.finfo(parts[0].right.dtype).eps / 2
+
+
+def _sums_of_products(parts: Sequence[Factored]) -> tuple[Tensor, Tensor]:
+    """The sum over all pairs of positions of the products of their scalar products, and what underflow may hide."""
+    total = torch.zeros(len(parts[0].right), dtype=torch.float64, device=parts[0].right.device)
+    hidden = torch.zeros_like(total)
+    tiny = torch.finfo(parts[0].right.dtype).tiny
     for i, one in enumerate(parts):
-        left, right = _left_products(one, one), _gram(one.right, one.right)
-        terms = terms + (left * right).sum(dim=(1, 2))
-        sizes = sizes + (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).sqrt().sum(dim=1)
+        total += (_left_products(one, one) * _gram(one.right, one.right)).sum(dim=(1, 2), dtype=torch.float64)
         for other in parts[:i]:
-            terms = terms + 2 * (_left_products(one, other) * _gram(one.right, other.right)).sum(dim=(1, 2))
-    return terms.clamp(min=0) + _UNITS * torch.finfo(terms.dtype).eps * sizes.square()
+            products = _left_products(one, other) * _gram(one.right, other.right)
+            total += 2 * products.sum(dim=(1, 2), dtype=torch.float64)
+        lengths = one.left_lengths.sum(dim=1).square() + one.right_lengths.sum(dim=1).square()
+        hidden += len(parts) * one.terms * tiny * (lengths + one.right.shape[1] ** 2)
+    return total.clamp(min=0), hidden
+
+
+def squared_lengths(values: Tensor) -> Tensor:
+    """The sum of squares over the last dimension, in doubles and from above.
+
+    Singles are added up in stretches of 128 only. A sum of k squares, which cannot cancel, is off by at most k + 4
+    units, a share below 2^-16, which is added; the stretches are then added up in doubles. (To convert everything to
+    doubles first takes ten times as long.) What underflow loses is below the 1e-6 that clipping adds to every norm.
+    """
+    whole = values.shape[-1] // _STRETCH * _STRETCH
+    stretches = values[..., :whole].unflatten(-1, (-1, _STRETCH)) if whole else values[..., None, :0]
+    total = torch.linalg.vector_norm(stretches, dim=-1).double().square().sum(dim=-1)
+    total += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square()
+    return total * (1 + 2.0**-16)
+
+
+def _cleared(values: Tensor, rows: Tensor) -> Tensor:
+    return values.masked_fill(rows.view(-1, *[1] * (values.ndim - 1)), 0)
 
 
 def outer(left: Tensor, right: Tensor) -> Contribution:
@@ -192,11 +307,14 @@ def rows_of_positions(values: Tensor) -> Tensor:
 
 def _gram(one: Tensor, other: Tensor) -> Tensor:
     """<one_s, other_t> for all pairs of positions."""
-    one, other = _wide(one), _wide(other)
+    one, other = wide(one), wide(other)
     if one.shape[1] == other.shape[1] == 1:
         return (one * other).sum(dim=2, keepdim=True)
     return one @ other.transpose(1, 2)
 
 
-def _wide(values: Tensor) -> Tensor:
+def wide(values: Tensor) -> Tensor:
+    """Floating point in singles at least; token numbers stay as they are."""
+    if not values.is_floating_point():
+        return values
     return values if values.dtype in (torch.float32, torch.float64) else values.float()

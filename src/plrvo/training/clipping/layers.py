@@ -177,7 +177,7 @@ _RULES: dict[type[nn.Module], Rule] = {
 def rule_of(layer: nn.Module) -> Rule | None:
     """The rule for a layer that owns trainable parameters; None where there is none, or where an option defies it."""
     for kind, rule in _RULES.items():
-        if isinstance(layer, kind) and type(layer).forward is kind.forward:
+        if isinstance(layer, kind) and not _overrides(layer, kind):
             return None if _has_unusual_options(layer) else rule
     name = type(layer).__name__
     if name == "Conv1D" and hasattr(layer, "nf"):
@@ -185,6 +185,14 @@ def rule_of(layer: nn.Module) -> Rule | None:
     if (name.endswith("RMSNorm") or name == "T5LayerNorm") and [n for n, _ in layer.named_parameters()] == ["weight"]:
         return _confirmed(layer, _rms_norm)
     return None
+
+
+def _overrides(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether the layer computes something else than its kind: by its class, or patched into the object."""
+    return any(
+        name in vars(layer) or getattr(type(layer), name, None) is not getattr(kind, name, None)
+        for name in ("forward", "_conv_forward", "__call__", "_call_impl")
+    )
 
 
 def _has_unusual_options(layer: nn.Module) -> bool:

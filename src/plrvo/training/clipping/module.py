@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
 
-from plrvo.training.clipping.contributions import Contribution
+from plrvo.training.clipping.contributions import Contribution, wide
 from plrvo.training.clipping.layers import Rule, rule_of
+from plrvo.training.unwrap import unwrapped
+from plrvo.training.watch import Watch
 
 
 def unsupported_layers(module: nn.Module) -> list[str]:
@@ -25,11 +29,14 @@ def _owners(module: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 class Book:
-    """Contributions by parameter, of the batch whose forward pass came last."""
+    """Contributions by parameter, of the batch whose forward pass came last. Copies and pickles of it are empty."""
 
     def __init__(self) -> None:
         self.batch_size = 0
         self._contributions: dict[nn.Parameter, list[Contribution]] = defaultdict(list)
+
+    def __reduce__(self) -> Any:
+        return Book, ()
 
     def add(self, parameter: nn.Parameter, contribution: Contribution) -> None:
         self._contributions[parameter].append(contribution)
@@ -44,6 +51,11 @@ class Book:
 
     def clear(self) -> None:
         self._contributions.clear()
+
+    @property
+    def kept(self) -> list[nn.Parameter]:
+        """The parameters that have contributions."""
+        return list(self._contributions)
 
     @property
     def is_empty(self) -> bool:
@@ -76,18 +88,35 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     While a layer computes its output its parameters are detached, so that autograd computes no weight gradient. A
     parameter that is used in another way (not by calling its layer) would get an unclipped gradient: the backward
-    pass is stopped with an error.
+    pass is stopped with an error. All hooks are on the module itself, so that it does not matter whether the wrapper
+    or the module is called.
     """
 
-    def __init__(self, m: nn.Module, *, batch_first: bool = True, loss_reduction: str = "mean") -> None:
+    def __init__(
+        self,
+        m: nn.Module,
+        *,
+        batch_first: bool = True,
+        loss_reduction: str = "mean",
+        public_loss_weights: bool = False,
+    ) -> None:
         super().__init__(m, batch_first=batch_first, loss_reduction=loss_reduction)
         self.book = Book()
+        self._is_comparing = False
         self._handle = torch.zeros((), requires_grad=True)
         self._hooks: list[Any] = []
         self._attached: dict[nn.Module, dict[str, Any]] = {}
         names = {p: name for name, p in m.named_parameters()}
-        for name, layer in _owners(m):
-            rule = rule_of(layer)
+        # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
+        rules = [(name, layer, rule_of(layer)) for name, layer in _owners(m)]
+        self.watch = Watch(
+            unwrapped(m),
+            reduction=loss_reduction,
+            per_example=self._gradients,
+            public_weights=public_loss_weights,
+            on_rows=self._open_book,
+        )
+        for name, layer, rule in rules:
             if rule is None:
                 raise NotImplementedError(f"{name} ({type(layer).__name__}) has no rule for book-keeping")
             self._watch(name, layer, rule)
@@ -95,21 +124,31 @@ class BookkeepingModule(AbstractGradSampleModule):
         for p in parameters:
             self._hooks.append(p.register_post_accumulate_grad_hook(_refuse(names[p])))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and self.training:
-            if not self.book.is_empty:
-                raise ValueError(
-                    "a second pass before optimizer.step() or zero_grad(): gradients of two batches must not mix; "
-                    "use BatchMemoryManager for batches that do not fit into memory"
-                )
-            self.book.batch_size = _batch_size(args, kwargs)
-        return super().forward(*args, **kwargs)
+    def _open_book(self, rows: int) -> None:
+        if not self.book.is_empty:
+            raise ValueError(
+                "a second pass before optimizer.step() or zero_grad(): gradients of two batches must not mix; "
+                "use BatchMemoryManager for batches that do not fit into memory"
+            )
+        self.book.batch_size = rows
+
+    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+        """What the book holds of a few rows, in full: for comparison with autograd."""
+        self._is_comparing, batch_size = True, self.book.batch_size
+        try:
+            self.book.batch_size = rows
+            score().backward()
+            return {p: torch.stack([c.per_example() for c in self.book.release(p)]).sum(dim=0) for p in self.book.kept}
+        finally:
+            self._is_comparing, self.book.batch_size = False, batch_size
+            self.book.clear()
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         self.book.clear()
         super().zero_grad(set_to_none)
 
     def remove_hooks(self) -> None:
+        self.watch.remove()
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -117,11 +156,7 @@ class BookkeepingModule(AbstractGradSampleModule):
     def _watch(self, name: str, layer: nn.Module, rule: Rule) -> None:
         self._hooks += [
             layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True),
-            layer.register_forward_hook(
-                lambda m, args, kwargs, output: self._tap(name, rule, m, args, kwargs, output),
-                with_kwargs=True,
-                always_call=True,
-            ),
+            layer.register_forward_hook(partial(self._tap, name, rule), with_kwargs=True, always_call=True),
         ]
 
     def _detach_parameters(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -153,14 +188,16 @@ class BookkeepingModule(AbstractGradSampleModule):
                     f"{name}: {len(gradient)} rows in a batch of {self.book.batch_size} examples; "
                     "book-keeping needs the example as the first dimension of every layer"
                 )
-            for parameter, contribution in rule(layer, x.detach(), gradient):
+            # Halves are widened before anything is multiplied: clipping and sums have singles at least.
+            for parameter, contribution in rule(layer, wide(x.detach()), wide(gradient)):
                 self.book.add(parameter, contribution)
 
         tap: Any = _Tap.apply
         return tap(output, self._handle, x, show)
 
     def _is_recording(self) -> bool:
-        return torch.is_grad_enabled() and self.training
+        """Not while the module is tried out, except for the pass that is compared."""
+        return torch.is_grad_enabled() and self.training and (self._is_comparing or not self.watch.is_trying)
 
 
 def _refuse(name: str) -> Any:
@@ -172,12 +209,3 @@ def _refuse(name: str) -> Any:
         )
 
     return refuse
-
-
-def _batch_size(args: Any, kwargs: Any) -> int:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor) and value.ndim:
-            return len(value)
-        if isinstance(value, dict) and value:
-            return _batch_size((), value)
-    raise ValueError("the module's inputs hold no tensor whose first dimension is the example")

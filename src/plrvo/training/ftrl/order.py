@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Sampler
 
 from plrvo.accounting.correlated import Participation
+from plrvo.training.draws import Draws
 from plrvo.validate import InvalidArgument, positive_integer
 
 _NEVER = -(1 << 40)
@@ -124,7 +125,9 @@ class OrderedBatches(Sampler[list[int]]):
         participation: Participation,
         steps: int,
         lengths: torch.Tensor | None = None,
+        draws: Draws | None = None,
     ) -> None:
+        self.draws = draws or Draws()
         self.order, self.size, self.participation, self.steps = order, size, participation, steps
         self.lengths = lengths
         self.visits = Visits(size, participation)
@@ -137,6 +140,7 @@ class OrderedBatches(Sampler[list[int]]):
         return self.remaining
 
     def __iter__(self) -> Iterator[list[int]]:
+        self.draws.restart()
         done = self.visits.steps
         for step, batch in enumerate(self.order):
             if step < done:
@@ -144,6 +148,7 @@ class OrderedBatches(Sampler[list[int]]):
             if self.remaining == 0:
                 return
             self.visits.admit(batch)
+            self.draws.drawn(len(batch))
             yield self._by_length([int(i) for i in batch])
 
     def _by_length(self, batch: list[int]) -> list[int]:

@@ -11,8 +11,9 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from plrvo.accounting.correlated import ADJACENCY, CorrelatedLedger, CyclicPoisson
 from plrvo.design import Plan
+from plrvo.noise import Keystream
+from plrvo.training.draws import Draws
 from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
-from plrvo.training.randomness import fresh_generator
 from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 
@@ -32,7 +33,12 @@ def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], clipping: st
 
 
 def batches(
-    plan: Plan, loader: DataLoader[Any], size: int, generator: torch.Generator | None, lengths: torch.Tensor | None
+    plan: Plan,
+    loader: DataLoader[Any],
+    size: int,
+    generator: torch.Generator | Keystream,
+    lengths: torch.Tensor | None,
+    draws: Draws,
 ) -> OrderedBatches | CyclicSampler:
     """The caller's own batch sampler, checked; or an order drawn from the generator where there is none; or coins."""
     if plan.correlation is None:
@@ -47,25 +53,26 @@ def batches(
             sample_rate=cyclic.sample_rate,
             groups=cyclic.groups,
             steps=steps,
-            generator=generator or fresh_generator(),
+            generator=generator,
             lengths=lengths,
+            draws=draws,
         )
     participation = plan.correlation.order
     if given is not None and not isinstance(given, BatchSampler):
-        return OrderedBatches(given, size, participation, steps, lengths)
+        return OrderedBatches(given, size, participation, steps, lengths, draws)
     order = OwnOrder(size, participation, steps, _integer(generator))
-    return OrderedBatches(order, size, participation, steps, lengths)
+    return OrderedBatches(order, size, participation, steps, lengths, draws)
 
 
-def noise_key(generator: torch.Generator | None) -> int:
-    """128 bits from the operating system, or as many as a given generator has."""
-    return _integer(generator)
+def noise_key(generator: torch.Generator | Keystream) -> int:
+    """The 256 bits that all noise of a run is a function of."""
+    return _integer(generator, 256)
 
 
-def _integer(generator: torch.Generator | None) -> int:
-    if generator is None:
-        return secrets.randbits(128)
-    words = torch.randint(0, 1 << 32, (4,), generator=generator, dtype=torch.int64).tolist()
+def _integer(generator: torch.Generator | Keystream, bits: int = 128) -> int:
+    if isinstance(generator, Keystream):
+        return int.from_bytes(generator.words(bits // 64).tobytes(), "little")
+    words = torch.randint(0, 1 << 32, (bits // 32,), generator=generator, dtype=torch.int64).tolist()
     return sum(word << 32 * i for i, word in enumerate(words))
 
 
@@ -80,7 +87,7 @@ def save_state(sampler: Any, optimizer: Any, tensors: dict[str, torch.Tensor]) -
     """What a checkpoint keeps: the key and the digest of the order; arrays only where a stream holds private sums."""
     if not isinstance(sampler, (OrderedBatches, CyclicSampler)):
         return None
-    if optimizer.keeps_private_sums:
+    if optimizer.keeps_private_sums and sampler.remaining:  # sums without noise, which no finished run keeps
         tensors.update({f"stream.{i:04}": array for i, array in enumerate(optimizer.noise_stream.state())})
     # A finished run needs no noise, and its file may get about.
     state: dict[str, Any] = {"key": str(optimizer.noise_key if sampler.remaining else 0)}
@@ -101,7 +108,7 @@ def load_state(
             sampler.order = OwnOrder(sampler.size, sampler.participation, sampler.steps, int(state["seed"]))
         sampler.return_to(steps, state["digest"])
     optimizer.start_stream(int(state["key"]))
-    if optimizer.keeps_private_sums:
+    if optimizer.keeps_private_sums and sampler.remaining:
         arrays = [tensors[name].clone() for name in sorted(tensors) if name.startswith("stream.")]
         optimizer.noise_stream.restore(arrays, steps)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.streams import Stream
-from plrvo.noise import Noise
+from plrvo.noise import Keystream, Noise
 
 Draw = Callable[[int], Any]
 
@@ -18,16 +19,12 @@ ROOM = 1 << 31  # bytes that rows may take before those of a convolution are dra
 
 
 def keyed_draws(noise: Noise, key: int, dimension: int, like: torch.Tensor) -> Draw:
-    """The function row -> noise of that row: Philox with a 128-bit key, the row number in its counter.
-
-    NumPy's generator and not torch's: a torch generator on a CPU starts from 32 bits of its seed only, so that keys
-    could be tried out, and among many rows two would be likely to meet.
-    """
+    """The function row -> noise of that row: a keystream of its own for each, from the key and the row's number."""
     dtype = np.float64 if like.dtype == torch.float64 else np.float32
 
     def draw(row: int) -> torch.Tensor:
-        generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, row]))
-        return torch.from_numpy(noise.sample(dimension, generator, dtype)).to(like)
+        keystream = Keystream(hashlib.sha256(f"plrvo row {row} {key}".encode()).digest())
+        return torch.from_numpy(noise.sample(dimension, keystream, dtype)).to(like)
 
     return draw
 

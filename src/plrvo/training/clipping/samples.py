@@ -1,0 +1,69 @@
+"""Opacus's per-example gradients, under the same watch as book-keeping: the fallback for layers without a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opacus.grad_sample import GradSampleModule
+from torch import Tensor, nn
+
+from plrvo.training.unwrap import unwrapped
+from plrvo.training.watch import Watch
+
+
+class SamplesModule(GradSampleModule):
+    """Wraps a module; every parameter gets its per-example gradients in `grad_sample`, and no other gradient.
+
+    Autograd's own gradient is the batch's, without clip and noise. It is let go at once, so that no optimizer but the
+    engine's finds anything to step with.
+    """
+
+    def __init__(
+        self,
+        m: nn.Module,
+        *,
+        batch_first: bool = True,
+        loss_reduction: str = "mean",
+        public_loss_weights: bool = False,
+    ) -> None:
+        super().__init__(m, batch_first=batch_first, loss_reduction=loss_reduction)
+        self.watch = Watch(
+            unwrapped(m),
+            reduction=loss_reduction,
+            per_example=self._gradients,
+            dimension=0 if batch_first else 1,
+            public_weights=public_loss_weights,
+            on_try=self._pause,
+        )
+        self.forbid_grad_accumulation()
+        self._dropping = [
+            p.register_post_accumulate_grad_hook(_drop) for p in m.parameters() if p.requires_grad
+        ]
+
+    def remove_hooks(self) -> None:
+        self.watch.remove()
+        while self._dropping:
+            self._dropping.pop().remove()
+        super().remove_hooks()
+
+    def _pause(self, trying: bool) -> None:
+        if trying:
+            self.disable_hooks()
+        else:
+            self.enable_hooks()
+
+    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+        parameters: list[Any] = [p for p in self._module.parameters() if p.requires_grad]
+        self.enable_hooks()
+        try:
+            (score() / rows if self.loss_reduction == "mean" else score()).backward()
+            return {p: p.grad_sample for p in parameters if p.grad_sample is not None}
+        finally:
+            self.disable_hooks()
+            for p in parameters:
+                p.grad_sample = None
+
+
+def _drop(parameter: Tensor) -> None:
+    parameter.grad = None

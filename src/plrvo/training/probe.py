@@ -1,0 +1,302 @@
+"""Tries a module on its first batch: are examples apart, and are their gradients right?
+
+A list of layers that mix examples is never complete, and a rule for a layer's gradient is right only as long as nobody
+has overridden what the layer does. Both can be tried, on a few rows of the first batch, with torch's generator in the
+same state for every pass, so that dropout falls alike:
+
+- *apart*: the other rows are replaced by copies of the first; the first row's outputs must stay as they were, and
+  buffers must become the same as with the true rows (running statistics do not);
+- *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row.
+
+A module whose passes differ although nothing was changed draws randomness from elsewhere; it cannot be tried.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plrvo.training.loss_form import NotASum
+from plrvo.validate import InvalidArgument
+
+ROWS = 3  # of the first batch
+_APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
+_CLOSE = 1e-3  # relative, for gradients by two ways: rounding is far below, and a wrong rule far above
+_CLOSE_HALF = 5e-2  # where activations have eight bits
+
+# From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
+PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the module: its arguments, the number of rows, and the dimension in which the rows lie."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    rows: int
+    dimension: int = 0
+
+    def first(self, count: int) -> Call:
+        """With the first rows only."""
+        return self._mapped(lambda t: t.narrow(self.dimension, 0, count), count)
+
+    def copies(self) -> Call:
+        """With the first row in the place of all others."""
+        return self._mapped(lambda t: t.narrow(self.dimension, 0, 1).expand_as(t).contiguous(), self.rows)
+
+    def single(self, row: int) -> Call:
+        """With one row only."""
+        return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
+
+    def tensors(self) -> list[Tensor]:
+        return tensors_in((self.args, dict(self.kwargs)))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
+        def change_rows(t: Tensor) -> Tensor:
+            return change(t) if t.ndim > self.dimension and t.shape[self.dimension] == self.rows else t
+
+        args, kwargs = _map((self.args, dict(self.kwargs)), change_rows)
+        return Call(args, kwargs, rows, self.dimension)
+
+
+def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> None:
+    """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
+    call = call.first(min(ROWS, call.rows))
+    # A NaN equals nothing, itself included: such rows tell nothing about the module.
+    if not all(bool(torch.isfinite(t).all()) for t in call.tensors() if t.is_floating_point()):
+        call = _finite(call)
+    state = _State(module)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the first step will say what there is to say
+            if not _keeps_apart(module, call, state):
+                return
+            _compare_gradients(module, call, per_example, state)
+            _check_own_loss(module, call, reduction, state)
+    finally:
+        state.restore()
+
+
+class _State:
+    """Buffers, modes, gradients and torch's generators, to start every pass from."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
+        self._modes = [(m, m.training) for m in module.modules()]
+        self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
+
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """As at the beginning, with generators in the same state each time, and as they were afterwards."""
+        self.restore()
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(0)
+            yield
+
+    def buffers_now(self) -> dict[str, Tensor]:
+        return {name: b.detach().clone() for name, b in self._module.named_buffers()}
+
+    def restore(self) -> None:
+        with torch.no_grad():
+            for name, b in self._module.named_buffers():
+                kept = self._buffers.get(name)
+                if kept is not None and kept.shape == b.shape:
+                    b.copy_(kept)
+        for m, training in self._modes:
+            m.training = training
+
+
+def _keeps_apart(module: nn.Module, call: Call, state: _State) -> bool:
+    """Whether the module could be tried; raises where it mixes examples."""
+
+    def outputs_of(tried: Call) -> tuple[list[Tensor], dict[str, Tensor]]:
+        with state.fresh(), torch.no_grad():
+            found = _rows_of(module(*tried.args, **tried.kwargs), tried)
+            return [o.select(tried.dimension, 0) for o in found], state.buffers_now()
+
+    try:
+        one, buffers = outputs_of(call)
+        again, _ = outputs_of(call)
+    except Exception:  # too few rows for this module, or not sliced as it needs them: the step itself will tell
+        return False
+    if not _all_close(one, again):
+        warnings.warn(
+            "the module's outputs differ between two equal passes: it draws randomness of its own, and whether it "
+            "keeps examples apart could not be tried",
+            stacklevel=2,
+        )
+        return False
+    if call.rows < 2:
+        return True
+    other, buffers_of_other = outputs_of(call.copies())
+    changed = [name for name, b in buffers.items() if not _all_close([b], [buffers_of_other[name]])]
+    if changed:
+        raise InvalidArgument(
+            "module",
+            type(module).__name__,
+            f"buffers that do not depend on examples; {changed[0]} changes with them in forward, and would be released "
+            "without noise (running statistics: track_running_stats=False, or eval() for that layer)",
+        )
+    if not _all_close(one, other):
+        raise InvalidArgument(
+            "module",
+            type(module).__name__,
+            f"outputs of an example that do not change with other examples; {_mixing_layer(module, call, state)} mixes "
+            "them (PrivacyEngine.get_compatible_module(module) replaces batch normalisation)",
+        )
+    return True
+
+
+def _mixing_layer(module: nn.Module, call: Call, state: _State) -> str:
+    """The first module, in the order of the pass, whose output for the first row changes with the others."""
+
+    def trace(tried: Call) -> list[tuple[str, list[Tensor]]]:
+        seen: list[tuple[str, list[Tensor]]] = []
+
+        def note(name: str) -> Any:
+            def hook(m: nn.Module, args: Any, output: Any) -> None:
+                rows = _rows_of(output, tried)
+                seen.append((f"{name} ({type(m).__name__})", [o.select(tried.dimension, 0) for o in rows]))
+
+            return hook
+
+        hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
+        try:
+            with state.fresh(), torch.no_grad():
+                module(*tried.args, **tried.kwargs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen
+
+    for (name, one), (_, other) in zip(trace(call), trace(call.copies()), strict=False):
+        if not _all_close(one, other):
+            return name
+    return "forward itself"
+
+
+def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, state: _State) -> None:
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    generator = torch.Generator().manual_seed(1)
+
+    def scores(tried: Call) -> list[Tensor]:
+        """One number for each row: its outputs, weighed at random."""
+        generator.manual_seed(1)
+        outputs = [o for o in _rows_of(module(*tried.args, **tried.kwargs), tried) if o.requires_grad]
+        weights = [torch.randn(o.select(tried.dimension, 0).shape, generator=generator).to(o) for o in outputs]
+        return [
+            sum(((o.select(tried.dimension, i) * w).sum() for o, w in zip(outputs, weights, strict=True)), torch.zeros(()))
+            for i in range(tried.rows)
+        ]
+
+    with state.fresh(), torch.enable_grad():
+        alone = scores(call)
+        if not alone or alone[0].grad_fn is None:
+            return
+        expected = [torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone]
+    with state.fresh(), torch.enable_grad():
+        found = per_example(lambda: torch.stack(scores(call)).sum(), call.rows)
+    singles = all(p.dtype in (torch.float32, torch.float64) for p in module.parameters())
+    halves = not singles or torch.is_autocast_enabled(parameters[0].device.type)
+    close = _CLOSE_HALF if halves else _CLOSE
+    names = {p: name for name, p in module.named_parameters()}
+    for row, gradients in enumerate(expected):
+        norms = [0.0 if g is None else float(g.double().norm()) for g in gradients]
+        whole = sum(n * n for n in norms) ** 0.5
+        for p, g, norm in zip(parameters, gradients, norms, strict=True):
+            ours = found.get(p)
+            mine = torch.zeros_like(p) if ours is None or len(ours) != call.rows else ours[row]
+            difference = float((mine.double() - (0 if g is None else g.double())).norm())
+            if difference > close * (norm + 0.1 * whole):
+                raise InvalidArgument(
+                    "module",
+                    type(module).__name__,
+                    f"layers whose gradients can be computed by example; that of {names[p]} is off by "
+                    f"{difference / max(whole, 1e-30):.1%} of the example's gradient: its layer does something else than "
+                    "layers of its kind (grad_sample_mode='hooks' may do, or override less)",
+                )
+
+
+def _check_own_loss(module: nn.Module, call: Call, reduction: str, state: _State) -> None:
+    """A loss that the module computes itself must be the mean (or sum) of its examples' losses."""
+
+    def losses(tried: Call) -> list[Tensor]:
+        with state.fresh(), torch.no_grad():
+            module.eval()  # without dropout, which falls differently in batches of other sizes
+            found = tensors_in(module(*tried.args, **tried.kwargs))
+        return [t for t in found if t.ndim == 0 and t.is_floating_point()]
+
+    together = losses(call)
+    if not together or call.rows < 2:
+        return
+    singles = [losses(call.single(row)) for row in range(call.rows)]
+    for i, loss in enumerate(together):
+        total = sum(float(single[i]) for single in singles)
+        expected = total / call.rows if reduction == "mean" else total
+        if abs(float(loss) - expected) > _CLOSE_HALF * abs(expected) + 1e-6:
+            raise NotASum(
+                f"the loss that {type(module).__name__} returns is {float(loss):.4g}; the {reduction} of its examples' "
+                f"losses is {expected:.4g}. Compute a loss for each example from the outputs, then their {reduction}"
+            )
+
+
+def _finite(call: Call) -> Call:
+    """The call with zeros in the place of numbers that are none."""
+    args, kwargs = _map(
+        (call.args, dict(call.kwargs)),
+        lambda t: torch.nan_to_num(t, 0.0, 0.0, 0.0) if t.is_floating_point() else t,
+    )
+    return Call(args, kwargs, call.rows, call.dimension)
+
+
+def _rows_of(output: Any, call: Call) -> list[Tensor]:
+    """The floating-point tensors among a module's outputs that have a row for each example."""
+    return [
+        t
+        for t in tensors_in(output)
+        if t.is_floating_point() and t.ndim > call.dimension and t.shape[call.dimension] == call.rows
+    ]
+
+
+def _all_close(one: list[Tensor], other: list[Tensor]) -> bool:
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a.shape != b.shape:
+            return False
+        a, b = a.double(), b.double()
+        size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+        if not torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True):
+            return False
+    return True
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [t for item in value.values() for t in tensors_in(item)]
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in tensors_in(item)]
+    return []
+
+
+def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _map(item, change) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_map(item, change) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map(item, change) for item in value)
+    return value
