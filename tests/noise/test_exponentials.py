@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
-from plrvo.noise.exponentials import write_signed
-from plrvo.noise.sampling import laplace_size
+from plrvo.noise import PLRV, GammaPLRV, Gaussian, Keystream, Laplace, Noise, UniformSeed
 from plrvo.validate import InvalidArgument
 
 BLOCK, SPAN = 1 << 15, 1 << 17
+EVERY = [Laplace(0.5), GammaPLRV(3.0, 0.5), Gaussian(2.0), PLRV(UniformSeed(1.0, 3.0))]
 
 
 def generator(library: str, seed: int = 5) -> Any:
@@ -40,9 +39,7 @@ def test_threads_do_not_change_the_draw() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 31, BLOCK - 1, BLOCK + 1, SPAN + BLOCK + 3])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize(
-    "noise", [Laplace(0.5), GammaPLRV(3.0, 0.5), Gaussian(2.0), PLRV(UniformSeed(1.0, 3.0))], ids=repr
-)
+@pytest.mark.parametrize("noise", EVERY, ids=repr)
 def test_adding_equals_drawing(noise: Noise, library: str, count: int) -> None:
     buffer = array(library, count)
     noise.add_to([buffer], generator(library))
@@ -74,15 +71,39 @@ def test_low_precision_buffers_get_rounded_noise(dtype: torch.dtype) -> None:
     assert torch.equal(buffer, Laplace(0.5).sample(1000, generator("torch"), torch.float32).to(dtype))
 
 
-def test_a_transposed_tensor_is_added_to_as_well() -> None:
+@pytest.mark.parametrize("noise", EVERY, ids=repr)
+def test_a_transposed_tensor_is_added_to_as_well(noise: Noise) -> None:
     buffer = torch.zeros(30, 40).t()
-    Laplace(0.5).add_to([buffer], generator("torch"))
-    assert torch.equal(buffer, Laplace(0.5).sample((40, 30), generator("torch")))
+    noise.add_to([buffer], generator("torch"))
+    assert torch.equal(buffer, noise.sample((40, 30), generator("torch")))
 
 
-def test_an_array_that_cannot_be_written_in_a_row_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="buffer"):
-        Laplace(0.5).add_to([np.zeros((3, 4)).T], generator("numpy"))
+@pytest.mark.parametrize("noise", EVERY, ids=repr)
+def test_an_array_that_is_not_in_one_row_is_added_to_as_well(noise: Noise) -> None:
+    whole = np.zeros((6, 8), np.float32)
+    noise.add_to([whole[::2, 1::3].T], generator("numpy"))
+    assert np.array_equal(whole[::2, 1::3].T, noise.sample((3, 3), generator("numpy"), np.float32))
+    assert np.count_nonzero(whole) == 9
+
+
+@pytest.mark.parametrize("buffer", [np.zeros(3, np.int64), torch.zeros(3, dtype=torch.int64), [0.0]], ids=repr)
+def test_buffers_of_other_things_are_refused(buffer: Any) -> None:
+    with pytest.raises(InvalidArgument, match="buffer="):
+        Laplace(0.5).add_to([buffer], Keystream())
+
+
+@pytest.mark.parametrize("noise", EVERY, ids=repr)
+def test_arrays_and_tensors_get_the_same_noise_of_a_key_in_any_mixture(noise: Noise) -> None:
+    """Singles, doubles, halves, rows and columns in one draw: each the rounding of what doubles get."""
+    shapes = [(5, 4), (3,), (4, 5), (2, 2), (7,)]
+    wide = [np.zeros(shape) for shape in shapes]
+    noise.add_to(wide, Keystream(bytes(32)))
+    mixed = [np.zeros((5, 4), np.float32), torch.zeros(3, dtype=torch.float64), torch.zeros(5, 4).t()]
+    mixed += [np.zeros((2, 2), np.float16), torch.zeros(7, dtype=torch.bfloat16)]
+    noise.add_to(mixed, Keystream(bytes(32)))
+    for one, other, digits in zip(wide, mixed, (2e-6, 0.0, 2e-6, 1e-3, 8e-3), strict=True):
+        got = other.double().numpy() if isinstance(other, torch.Tensor) else other
+        assert np.all(np.abs(got - one) <= digits * np.abs(one))
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -107,8 +128,8 @@ def test_gamma_noise_is_laplace_noise_bent(k: float, theta: float, seed: int) ->
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_signs_are_fair_and_independent_of_neighbours_and_sizes(dtype: Any) -> None:
     """Every lag at which a word's bits could repeat, and block and span boundaries; 70 tests at 1e-8 each."""
-    values = np.empty(2 * SPAN, dtype)
-    write_signed([values], (1, 2, 3, 4), laplace_size(1.0), add=False)
+    values = np.zeros(2 * SPAN, dtype)
+    Laplace(1.0).add_to([values], Keystream(bytes(32)))
     signs = np.sign(values)
     alarm = stats.norm.isf(0.5e-8)
     assert abs(signs.sum()) < alarm * np.sqrt(signs.size)
@@ -118,9 +139,8 @@ def test_signs_are_fair_and_independent_of_neighbours_and_sizes(dtype: Any) -> N
         assert abs(pairs.sum()) < alarm * np.sqrt(pairs.size)
 
 
-def test_keys_and_spans_give_different_streams() -> None:
-    one, other = np.empty(2 * SPAN), np.empty(2 * SPAN)
-    write_signed([one], (1, 2, 3, 4), laplace_size(1.0), add=False)
-    write_signed([other], (1, 2, 3, 5), laplace_size(1.0), add=False)
+@pytest.mark.parametrize("noise", EVERY, ids=repr)
+def test_keys_and_spans_give_different_streams(noise: Noise) -> None:
+    one, other = (noise.sample(2 * SPAN, Keystream(bytes(31) + bytes([last]))) for last in (4, 5))
     assert not np.any(one == other)
     assert not np.any(one[:SPAN] == one[SPAN:])

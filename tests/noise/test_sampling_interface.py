@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.noise.catalogue import NOISES, SEEDS
 
-from plrvo.noise import PLRV, GammaPLRV, Laplace, Noise
+from plrvo.noise import PLRV, GammaPLRV, Keystream, Laplace, Noise
 from plrvo.validate import InvalidArgument
 
 ALL = {
@@ -56,10 +56,9 @@ def test_default_types_are_those_of_the_library(noise: Noise) -> None:
     assert noise.sample(3, torch.Generator()).dtype == torch.get_default_dtype()
 
 
-# For normal variables NumPy has a generator of its own for single precision.
-@pytest.mark.parametrize("noise", [noise for noise in ALL.values() if noise.kind != "gaussian"], ids=repr)
+@each_noise
 def test_narrower_types_are_roundings_of_the_same_draw(noise: Noise) -> None:
-    """Exponentials are rounded before they are mapped: 1 + log(1 + |z|/width) units in the last place, and a few."""
+    """Logarithms are rounded before they are mapped: 1 + log(1 + |z|/width) units in the last place, and a few."""
     wide = noise.sample(2000, np.random.default_rng(6))
     narrow = noise.sample(2000, np.random.default_rng(6), np.float32)
     units = 4 + np.log1p(np.abs(wide) / np.median(np.abs(wide)))
@@ -106,3 +105,27 @@ def test_draws_of_every_seed_are_finite_at_the_ends_of_the_uniform() -> None:
     for name, seed in SEEDS.items():
         u = seed.draw(ends)
         assert np.all(np.isfinite(u) & (u > 0)), name
+
+
+@each_noise
+def test_a_keystream_gives_arrays_or_tensors_as_the_type_says(noise: Noise) -> None:
+    for dtype in (None, np.float32, np.float64):
+        drawn = noise.sample((2, 3), Keystream(), dtype)
+        assert isinstance(drawn, np.ndarray)
+        assert drawn.dtype == (dtype or np.float64)
+    for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        assert noise.sample((2, 3), Keystream(), kind).dtype == kind
+
+
+@each_noise
+def test_a_keystream_moves_on_and_repeats_with_its_key(noise: Noise) -> None:
+    keystream = Keystream(bytes(32))
+    one, two = (noise.sample(50, keystream) for _ in range(2))
+    assert not np.any(one == two)
+    assert np.array_equal(one, noise.sample(50, Keystream(bytes(32))))
+
+
+@each_noise
+def test_no_buffers_are_no_draw(noise: Noise) -> None:
+    noise.add_to([], Keystream())
+    noise.add_to([torch.zeros(0)], Keystream())

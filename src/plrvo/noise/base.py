@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,7 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plrvo.noise import sampling
+from plrvo.noise.keystream import Keystream
 from plrvo.noise.sampling import Generator, Shape
+from plrvo.noise.spans import MakeKernel
 
 Array = NDArray[np.float64]
 
@@ -42,27 +44,21 @@ class Noise(ABC):
         """The moment order beyond which nothing is searched; smaller where a moment is costly to compute."""
         return 1 << 17
 
-    @abstractmethod
     def sample(self, shape: Shape, generator: Generator, dtype: Any = None) -> Any:
         """A fresh draw: an ndarray for a `numpy.random.Generator`, a tensor for a `torch.Generator`.
 
-        `dtype` is float32 or float64 of the library that the generator belongs to; the default is NumPy's float64 and
-        torch's default type.
+        `dtype` is float32 or float64 of NumPy, or a floating-point type of torch; the default is NumPy's float64 and
+        torch's default type. A `Keystream` gives a tensor if `dtype` is torch's, and an ndarray otherwise.
         """
+        return sampling.sample(self.kernels, shape, generator, dtype)
 
     def add_to(self, buffers: Sequence[Any], generator: Generator) -> None:
-        """Add one fresh draw to arrays or tensors in place: a shared scale is shared by all of them.
+        """Add one fresh draw to arrays or tensors in place: a shared scale is shared by all of them."""
+        sampling.add(self.kernels, buffers, generator)
 
-        The generator is of the same library as the buffers.
-        """
-        if not buffers:
-            return
-        sizes = [math.prod(buffer.shape) for buffer in buffers]
-        drawn, start = self.sample(sum(sizes), generator, buffers[0].dtype), 0
-        for buffer, size in zip(buffers, sizes, strict=True):
-            part = drawn[start : start + size].reshape(buffer.shape)
-            buffer += part if isinstance(part, np.ndarray) else part.to(buffer)
-            start += size
+    def kernels(self, keystream: Keystream) -> MakeKernel:
+        """How one draw is made of random words; what all of its values share comes from the keystream first."""
+        raise NotImplementedError(f"{self.kind} noise is not drawn in floating point")
 
     @abstractmethod
     def log_density(self, z: ArrayLike) -> Array: ...

@@ -1,82 +1,132 @@
-"""Signed exponentials, written or added straight into a buffer: the kernel under Laplace and Gamma-PLRV noise.
+"""Unit exponentials with their whole tail, from random words; with a size and a sign, Laplace and PLRV noise.
 
-With E a unit exponential and a fair sign, Laplace noise is sign * scale * E, Gamma-PLRV noise sign * expm1(E/k)/theta.
-The kernel draws E (NumPy's ziggurat, in double precision: a single's 24 bits would cut the tail at 24 scales), maps
-it, and writes the result, one block at a time, so that every intermediate stays in the cache and nothing of the size
-of the buffer is allocated.
+Contract. Of a word of 64 bits the first is the sign, and the other 63, the last of them set, are an odd integer m:
+U = m/2^63 is uniform on the middles of 2^62 cells, independent of the sign. E = -log U is exponential, but for
 
-Spans of the buffers have independent streams, keyed by what the caller's generator gives and by the span's number.
-They are filled by as many threads as there are; the result does not depend on how many.
+- *the tail*. Of E > 43 nothing would be left, and beyond 13.9 values would stand apart. So where U < 2^-20, which has
+  probability 2^-20 exactly, E is 20 log 2 plus a fresh exponential, from a further word of the same stream, and so on
+  without end. An exponential has no memory:  P(E > 20 log 2 + t) = 2^-20 P(E' > t) = e^-(20 log 2 + t).  The tail is
+  that of the proof beyond any probability that matters: 1e-30 takes four further words.
+- *the last bits*. U is rounded to a double (2^-53 where U is near 1), E, the size and the sum are rounded again. The
+  certificate is about real numbers; integers on a grid (`grid`) have no last bits.
+
+Sizes: with E and a fair sign, Laplace noise is sign * b * E and Gamma-PLRV noise sign * expm1(E/k)/theta.
 """
 
 from __future__ import annotations
 
-import os
+import math
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Map = Callable[[NDArray[Any]], None]  # unit exponentials to sizes of noise, in place
+from plrvo.noise import transcendental
+from plrvo.noise.keystream import Words
+from plrvo.noise.spans import Source
+from plrvo.noise.spans import available_threads as available_threads
 
-_BLOCK = 1 << 15  # values that stay in the cache of a core while the steps pass over them
-_SPAN = 1 << 17  # values of one stream at most: enough to make its seeding negligible
+Array = NDArray[np.float64]
 
-
-def write_signed(flats: Sequence[NDArray[Any]], key: tuple[int, ...], to_size: Map, *, add: bool) -> None:
-    """Fill one-dimensional arrays with sign * to_size(E), or add that to them."""
-    spans = [flat[start : start + _SPAN] for flat in flats for start in range(0, flat.size, _SPAN)]
-
-    def write(number: int) -> None:
-        _write_span(spans[number], key, number, to_size, add)
-
-    threads = min(available_threads(), len(spans))
-    if threads < 2 or sum(span.size for span in spans) < _SPAN:
-        for number in range(len(spans)):
-            write(number)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(write, range(len(spans))))
+_DEEP = 2.0**-20  # below, a word tells too little about U
+_DEEP_SIZE = 20 * math.log(2)
+_UNREACHED = 1024.0  # exponentials beyond have probability e^-1024
+_ONE, _TOP = np.uint64(1), np.uint64(1 << 63)
+_UPPER_HALF = 1 if sys.byteorder == "little" else 0  # of a word, as two of 32 bits
 
 
-def _write_span(span: NDArray[Any], key: tuple[int, ...], number: int, to_size: Map, add: bool) -> None:
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key, spawn_key=(number,))))
-    count = min(_BLOCK, span.size)
-    exponentials, sizes = np.empty(count), np.empty(count, span.dtype)
-    for start in range(0, span.size, _BLOCK):
-        part = span[start : start + _BLOCK]
-        e, z = exponentials[: part.size], sizes[: part.size]
-        rng.standard_exponential(out=e)
-        np.copyto(z, e, casting="same_kind")
-        to_size(z)
-        _give_signs(z, rng)
-        if add:
-            part += z
-        else:
-            part[:] = z
+def signed_uniforms(words: Words, out: Array, scale: float = 1.0) -> None:
+    """Words, whose last bits are set here, to numbers on +-scale that are never 0."""
+    np.bitwise_or(words, _ONE, out=words)
+    np.copyto(out, words.view(np.int64), casting="same_kind")
+    out *= scale * 2.0**-63
 
 
-def _give_signs(values: NDArray[Any], rng: np.random.Generator) -> None:
-    """Flip the sign bit of each value with probability one half: a random word serves 32 values.
+def logs(words: Words, out: Array, spare: Words, source: Source) -> None:
+    """-E for each word, E exponential, from all bits but the first; `source` gives further words where U < 2^-20."""
+    np.bitwise_or(words, _ONE, out=words)
+    np.bitwise_and(words, ~_TOP, out=spare)
+    np.copyto(out, spare.view(np.int64), casting="same_kind")
+    out *= 2.0**-63
+    deep = np.flatnonzero(out < _DEEP) if out.size and out.min() < _DEEP else np.empty(0, np.intp)
+    transcendental.log(out)
+    if deep.size:
+        further = np.empty(deep.size)
+        logs(source.words(deep.size), further, np.empty(deep.size, np.uint64), source)
+        out[deep] = further - _DEEP_SIZE
 
-    The same words for singles and doubles, so that a single is the rounding of the double of the same seed.
-    """
-    words = rng.integers(0, 1 << 32, size=-(-values.size // 32), dtype=np.uint32)
-    flips = words << np.arange(32, dtype=np.uint32)[:, None]  # each bit of a word reaches the top in one of the rows
-    flips &= np.uint32(1 << 31)
-    top: NDArray[Any] = flips.reshape(-1)[: values.size]
+
+def give_signs(values: NDArray[Any], words: Words) -> None:
+    """Make values negative whose word begins with a one; nothing is left of the words."""
+    np.bitwise_and(words, _TOP, out=words)
     if values.itemsize == 8:
-        top = top.astype(np.uint64) << np.uint64(32)
-    unsigned = values.view(top.dtype)
-    unsigned ^= top
+        values.view(np.uint64)[...] |= words
+    else:
+        values.view(np.uint32)[...] |= words.view(np.uint32)[_UPPER_HALF::2]
 
 
-def available_threads() -> int:
-    """Torch's own number where torch is loaded, since its users set it; else the cores that this process may use."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return int(torch.get_num_threads())
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def is_beyond(log_size: float, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers of this type are too small for such a size."""
+    return log_size >= math.log(np.finfo(dtype).max)
+
+
+class Size(Protocol):
+    """How large noise is, as a function of an exponential."""
+
+    log_largest: float  # log of the size of an exponential that nobody will see
+
+    def write(self, logs: Array, out: NDArray[Any]) -> None:
+        """From -E to sizes, which may overflow; `logs` may be written to."""
+
+
+class SignedKernel:
+    """Noise with a fair sign and a size that depends on one exponential; one word a value, but for the tail."""
+
+    def __init__(self, size: Size, most: int) -> None:
+        self._size = size
+        self._words = np.empty(most + 2, np.uint64)
+        self._doubles = np.empty((2, most))
+
+    def draw(self, count: int, dtype: np.dtype[Any], source: Source) -> NDArray[Any]:
+        source.fill(self._words[: count + 2])
+        words, (e, spare) = self._words[:count], self._doubles[:, :count]
+        logs(words, e, spare.view(np.uint64), source)
+        out = spare.view(dtype)[:count]
+        self._size.write(e, out)
+        if is_beyond(self._size.log_largest, dtype):
+            np.minimum(out, np.finfo(dtype).max, out=out)
+        give_signs(out, words)
+        return out
+
+
+class LaplaceSize:
+    """b E."""
+
+    def __init__(self, b: float) -> None:
+        self._b = b
+        self.log_largest = math.log(b) + math.log(_UNREACHED)
+
+    def write(self, logs: Array, out: NDArray[Any]) -> None:
+        np.multiply(logs, -self._b, out=out, casting="same_kind")
+
+
+class LomaxSize:
+    """expm1(E/k)/theta: Laplace noise whose inverse scale is Gamma(k, theta), drawn at once.
+
+    Rounding E/k to a single moves the size by E/k of its last bits, so this is left to doubles unless k is large.
+    """
+
+    def __init__(self, k: float, theta: float) -> None:
+        self._k, self._theta = k, theta
+        self.log_largest = _UNREACHED / k - math.log(theta)
+
+    def write(self, logs: Array, out: NDArray[Any]) -> None:
+        if self._k < 8:
+            logs *= -1 / self._k
+            transcendental.expm1(logs)
+            np.multiply(logs, 1 / self._theta, out=out, casting="same_kind")
+        else:
+            np.multiply(logs, -1 / self._k, out=out, casting="same_kind")
+            transcendental.expm1(out)
+            out *= 1 / self._theta

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from plrvo import validate
-from plrvo.noise import sampling
 from plrvo.noise.base import Array, Noise
+from plrvo.noise.keystream import Keystream
+from plrvo.noise.normals import NormalKernel
+from plrvo.noise.spans import MakeKernel
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,8 @@ class Gaussian(Noise):
         validate.positive(sigma=self.sigma)
         validate.native(self)
 
-    def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
-        values = sampling.normal(shape, generator, dtype)
-        values *= self.sigma
-        return values
+    def kernels(self, keystream: Keystream) -> MakeKernel:
+        return partial(NormalKernel, self.sigma)
 
     def log_density(self, z: ArrayLike) -> Array:
         return -0.5 * (np.asarray(z) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))

@@ -6,13 +6,24 @@ drawn before, not on the number of threads.
 
 The key never leaves the object: it is not printed, not pickled and not written to checkpoints. Whoever had it could
 subtract the noise, past and future. A run that is resumed draws a fresh one, which is as good as the old one; the
-resumed run is then not the very run that was interrupted. A fixed key makes runs repeatable, for tests: such a run is
-not private.
+resumed run is then not the very run that was interrupted.
+
+There are three kinds, which differ in where the key comes from and in what happens after a fork, when parent and child
+hold the same object:
+
+- `Keystream()`: the operating system gives the key. A child takes a fresh one at its first draw.
+- `Keystream.from_shared_key(key)`: the operating system gave the key to one process, which sent it to others, so that
+  they draw the same. It is secret; a forked child, which nobody has told what to draw, raises.
+- `Keystream(key)`, `Keystream.from_seed(...)`: *fixed*, for repeatable runs, in a child as in its parent. Whoever knows
+  the key or the seed knows the noise: such a run is not private.
+
+A copy of a whole virtual machine is not noticed: machines that go on from one snapshot draw the same.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -24,19 +35,38 @@ Words = NDArray[np.uint64]
 
 _KEY_BYTES = 32
 _ZEROS = bytes(1 << 18)  # what is encrypted: the ciphertext of zeros is the keystream itself
+_HANDING_OUT = threading.Lock()  # two threads never get the same stream
+
+
+class _Forks:
+    """How many forks lie between the start of Python and this process: process numbers alone may come again."""
+
+    count = 0
+
+
+def _in_child() -> None:
+    _Forks.count += 1
+    _HANDING_OUT.release()
+
+
+if hasattr(os, "register_at_fork"):  # a fork waits until nobody holds the lock, which no one in a child would release
+    os.register_at_fork(before=_HANDING_OUT.acquire, after_in_parent=_HANDING_OUT.release, after_in_child=_in_child)
+
+
+def _this_process() -> tuple[int, int]:
+    return os.getpid(), _Forks.count
 
 
 class Keystream:
-    """Hands out streams of random words. Needs the package `cryptography` (`pip install 'plrvo[secure]'`)."""
+    """Hands out streams of random words. Needs the package `cryptography`."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        if key is not None and len(key) != _KEY_BYTES:
-            raise InvalidArgument("key", "...", f"{_KEY_BYTES} bytes, or None to ask the operating system")
         _ciphers()
-        self._key = os.urandom(_KEY_BYTES) if key is None else key
+        self._key = os.urandom(_KEY_BYTES) if key is None else _checked(key)
         self.fixed = key is not None  # whoever knows the key knows the noise
         self.position = 0  # streams handed out so far
-        self._process = os.getpid()
+        self._shared = False
+        self._process = _this_process()
 
     @staticmethod
     def from_seed(seed: int, purpose: str) -> Keystream:
@@ -45,12 +75,29 @@ class Keystream:
 
         return Keystream(hashlib.sha256(f"plrvo {purpose} {seed}".encode()).digest())
 
+    @staticmethod
+    def from_shared_key(key: bytes) -> Keystream:
+        """A keystream that several processes hold, of 32 secret bytes that one of them had from `os.urandom`."""
+        keystream = Keystream(_checked(key))
+        keystream.fixed, keystream._shared = False, True
+        return keystream
+
     def streams(self, count: int) -> list[Stream]:
         """The next `count` streams, which nobody else will get."""
-        if os.getpid() != self._process:  # a forked process would draw the noise that its parent draws
-            raise RuntimeError("a Keystream belongs to the process that made it: make one in each process")
-        first, self.position = self.position, self.position + count
-        return [Stream(self._key, first + i) for i in range(count)]
+        with _HANDING_OUT:
+            self._follow_fork()
+            first, self.position = self.position, self.position + count
+            key = self._key
+        return [Stream(key, first + i) for i in range(count)]
+
+    def _follow_fork(self) -> None:
+        """In a child that holds its parent's keystream: part from it, unless repetition is what was asked for."""
+        process = _this_process()
+        if process == self._process or self.fixed:
+            return
+        if self._shared:
+            raise RuntimeError("a forked process holds its parent's shared Keystream: make one in each process")
+        self._key, self._process = os.urandom(_KEY_BYTES), process
 
     def words(self, count: int) -> Words:
         """So many words, from a stream of their own."""
@@ -59,7 +106,8 @@ class Keystream:
 
     def skip_to(self, position: int) -> None:
         """Go on where a run of the same fixed key stopped; never back, which would repeat noise."""
-        self.position = max(self.position, position)
+        with _HANDING_OUT:
+            self.position = max(self.position, position)
 
     def __repr__(self) -> str:
         return f"Keystream(position={self.position}, fixed={self.fixed})"
@@ -89,11 +137,17 @@ class Stream:
             self._encryptor.update_into(part, into[start:])
 
 
+def _checked(key: bytes) -> bytes:
+    if len(key) != _KEY_BYTES:
+        raise InvalidArgument("key", "...", f"{_KEY_BYTES} bytes, or None to ask the operating system")
+    return key
+
+
 def _ciphers() -> tuple[Any, Any, Any]:
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     except ImportError:
         raise InvalidArgument(
-            "exact", True, "the package cryptography, which exact noise needs: pip install 'plrvo[secure]'"
+            "cryptography", None, "the package cryptography, which noise is drawn with: pip install 'plrvo[secure]'"
         ) from None
     return Cipher, algorithms.AES, modes.CTR

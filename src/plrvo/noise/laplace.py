@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,10 @@ from numpy.typing import ArrayLike
 from plrvo import validate
 from plrvo.noise import sampling
 from plrvo.noise.base import Array, Noise
+from plrvo.noise.exponentials import LaplaceSize, SignedKernel
 from plrvo.noise.functions import expm1_minus
+from plrvo.noise.keystream import Keystream
+from plrvo.noise.spans import MakeKernel
 
 
 def laplace_log_moment(t: ArrayLike, eta: ArrayLike) -> Array:
@@ -48,11 +51,8 @@ class Laplace(Noise):
         validate.positive(b=self.b)
         validate.native(self)
 
-    def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
-        return sampling.signed(sampling.laplace_size(self.b), shape, generator, dtype)
-
-    def add_to(self, buffers: Sequence[Any], generator: sampling.Generator) -> None:
-        sampling.add_signed(sampling.laplace_size(self.b), buffers, generator)
+    def kernels(self, keystream: Keystream) -> MakeKernel:
+        return partial(SignedKernel, LaplaceSize(self.b))
 
     def log_density(self, z: ArrayLike) -> Array:
         return -np.abs(np.asarray(z, dtype=float)) / self.b - math.log(2 * self.b)

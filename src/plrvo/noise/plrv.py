@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +22,15 @@ from plrvo import validate
 from plrvo.noise import sampling
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.envelope import spread_bound
+from plrvo.noise.exponentials import LaplaceSize, LomaxSize, SignedKernel
 from plrvo.noise.functions import expm1_minus
+from plrvo.noise.keystream import Keystream
 from plrvo.noise.mixture import mixture_log_moment
+from plrvo.noise.mixtures import MixtureKernel, scale_for_all
 from plrvo.noise.quadrature import half_line
 from plrvo.noise.seeds import GammaSeed, Seed
 from plrvo.noise.shared_scale import shared_log_joint_moment, shared_log_stream_moment
+from plrvo.noise.spans import MakeKernel
 
 # From this dimension on the finite-dimension saving of a heavy-tailed noise is below a percent in any usable setting,
 # and Theorem 2' alone is used: microseconds instead of milliseconds. The switch is on the dimension only, so that the
@@ -52,15 +55,11 @@ class _Mixture(Noise):
     def largest_order(self) -> int:
         return 1 << 11
 
-    def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
-        count = () if self.shared else ((shape,) if isinstance(shape, int) else tuple(shape))
-        u = self._seed.draw(sampling.uniforms((*count, self._seed.draws), generator))
-        values = sampling.signed(sampling.laplace_size(1.0), shape, generator, dtype)
-        if isinstance(values, np.ndarray):
-            values /= u
-            return values
-        values /= sampling.loaded_torch().from_numpy(np.array(u)).to(values)
-        return values
+    def kernels(self, keystream: Keystream) -> MakeKernel:
+        if not self.shared:
+            return partial(MixtureKernel, self._seed)
+        (stream,) = keystream.streams(1)
+        return partial(SignedKernel, LaplaceSize(scale_for_all(self._seed, stream)))
 
     def log_density(self, z: ArrayLike) -> Array:
         return self._log_phi(np.abs(np.asarray(z, dtype=float)))
@@ -229,16 +228,8 @@ class GammaPLRV(_Mixture):
     def largest_order(self) -> int:
         return super().largest_order if self.shared or self.k < 1 else 1 << 17
 
-    def sample(self, shape: sampling.Shape, generator: sampling.Generator, dtype: Any = None) -> Any:
-        if self.shared:
-            return super().sample(shape, generator, dtype)
-        return sampling.signed(sampling.lomax_size(self.k, self.theta), shape, generator, dtype)
-
-    def add_to(self, buffers: Sequence[Any], generator: sampling.Generator) -> None:
-        if self.shared:
-            super().add_to(buffers, generator)
-        else:
-            sampling.add_signed(sampling.lomax_size(self.k, self.theta), buffers, generator)
+    def kernels(self, keystream: Keystream) -> MakeKernel:
+        return super().kernels(keystream) if self.shared else partial(SignedKernel, LomaxSize(self.k, self.theta))
 
     def _log_phi(self, t: Array) -> Array:
         return math.log(self.k * self.theta / 2) - (self.k + 1) * np.log1p(self.theta * t)

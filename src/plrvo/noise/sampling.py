@@ -1,28 +1,37 @@
-"""Draws through the caller's generator, NumPy's or torch's; the kernel is in `exponentials`.
+"""Draws of noise into new arrays and into buffers, from whatever source of random bits the caller has.
 
-Both kinds of generator give the key of the same kernel, so that what a seed gives does not depend on the number of
-threads or on whether torch is there. Floating-point noise is idealised: it is not safe against an attack on the last
-bits (docs/sharp-edges).
+All bits come from a `Keystream`. A NumPy or torch generator gives 256 bits as the key of one, so that there is one way
+from bits to noise, and noise tells nothing about the generator's state (a Mersenne twister's could be computed from
+enough of its output). What a seed gives depends neither on the number of threads nor on whether torch is there.
+
+Noise is drawn as singles or doubles. For narrower types, other devices and memory that is not in one row, a buffer is
+copied to singles, noise is added there, and the sum is rounded once; beyond the largest number of a type it is that
+number (float16: 65504), never infinite.
+
+Floating-point noise has the right tails (`exponentials`), and is idealised in its last bits (docs/sharp-edges).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plrvo.noise.exponentials import Map, write_signed
+from plrvo.noise import spans
+from plrvo.noise.keystream import Keystream
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[np.float64]
 Shape = int | Sequence[int]
-Generator = Union[np.random.Generator, "torch.Generator"]  # a string has no | operator
+Generator = Union[np.random.Generator, Keystream, "torch.Generator"]  # a string has no | operator
+Kernels = Callable[[Keystream], spans.MakeKernel]  # a shared scale is drawn from the keystream here, for all buffers
+
+_DIRECT = (np.float32, np.float64)  # what noise is drawn in
 
 
 def loaded_torch() -> Any:
@@ -36,99 +45,97 @@ def namespace(values: Any) -> Any:
     return torch if torch is not None and isinstance(values, torch.Tensor) else np
 
 
-def torch_generator(generator: object) -> Any:
-    """The generator, known to be torch's; a NumPy one is the only other that is accepted."""
+def _is_torch(value: object, kind: str) -> bool:
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(generator, torch.Generator):
-        return generator
-    raise InvalidArgument("generator", generator, "a numpy.random.Generator or a torch.Generator")
+    return torch is not None and isinstance(value, getattr(torch, kind))
 
 
 def _as_shape(shape: Shape) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
-def normal(shape: Shape, generator: Generator, dtype: Any) -> Any:
-    """Standard normal values."""
+def keystream_of(generator: Any) -> Keystream:
+    """The keystream itself, or one whose key a generator gives, which moves the generator on."""
+    if isinstance(generator, Keystream):
+        return generator
     if isinstance(generator, np.random.Generator):
-        return generator.standard_normal(_as_shape(shape), dtype=_numpy_dtype(dtype))
-    source, torch = torch_generator(generator), loaded_torch()
+        return Keystream(generator.bytes(32))
+    if _is_torch(generator, "Generator"):
+        words = loaded_torch().randint(0, 1 << 32, (8,), generator=generator, device=generator.device)
+        return Keystream(words.cpu().numpy().astype("<u4").tobytes())
+    expected = "a numpy.random.Generator, a torch.Generator or a plrvo.noise.Keystream"
+    raise InvalidArgument("generator", generator, expected)
+
+
+def sample(kernels: Kernels, shape: Shape, generator: Generator, dtype: Any) -> Any:
+    """A fresh draw in a new array, or in a tensor if the generator or the type is torch's."""
+    keystream = keystream_of(generator)
+    if not _is_torch(generator, "Generator") and not (isinstance(generator, Keystream) and _is_torch(dtype, "dtype")):
+        out = np.empty(_as_shape(shape), dtype=_numpy_dtype(dtype))
+        spans.write([out.reshape(-1)], keystream, kernels(keystream), add=False)
+        return out
+    torch = loaded_torch()
     dtype = dtype or torch.get_default_dtype()
-    return torch.randn(_as_shape(shape), generator=source, dtype=dtype, device=source.device)
+    if not _is_torch(dtype, "dtype") or not dtype.is_floating_point:
+        raise InvalidArgument("dtype", dtype, "a floating-point type of torch")
+    wide = torch.empty(_as_shape(shape), dtype=torch.float64 if dtype == torch.float64 else torch.float32)
+    spans.write([wide.view(-1).numpy()], keystream, kernels(keystream), add=False)
+    return _narrowed(wide, dtype).to(getattr(generator, "device", "cpu"))
 
 
-def laplace_size(scale: float) -> Map:
-    """E to scale * E."""
-
-    def to_size(e: NDArray[Any]) -> None:
-        e *= scale
-
-    return to_size
-
-
-def lomax_size(k: float, theta: float) -> Map:
-    """E to expm1(E/k)/theta: Laplace noise whose inverse scale is Gamma(k, theta), drawn at once."""
-
-    def to_size(e: NDArray[Any]) -> None:
-        e *= 1 / k
-        np.expm1(e, out=e)
-        e *= 1 / theta
-
-    return to_size
-
-
-def uniforms(shape: Shape, generator: Generator) -> Array:
-    """Doubles on [0, 1) as an ndarray, from either kind of generator."""
-    if isinstance(generator, np.random.Generator):
-        return generator.random(_as_shape(shape))
-    source, torch = torch_generator(generator), loaded_torch()
-    values = torch.rand(_as_shape(shape), generator=source, dtype=torch.float64, device=source.device)
-    return np.asarray(values.cpu().numpy())
+def add(kernels: Kernels, buffers: Sequence[Any], generator: Generator) -> None:
+    """Add one fresh draw to arrays or tensors in place, of any mixture of types and layouts."""
+    rows = [_row(buffer) for buffer in buffers]
+    keystream = keystream_of(generator)
+    spans.write([row for row, _ in rows], keystream, kernels(keystream), add=True)
+    for buffer, (row, in_place) in zip(buffers, rows, strict=True):
+        if not in_place:
+            _put_back(buffer, row)
 
 
 def _numpy_dtype(dtype: Any) -> Any:
+    if _is_torch(dtype, "dtype"):
+        raise InvalidArgument("dtype", dtype, "float32 or float64 of NumPy, for a NumPy generator")
     resolved = np.dtype(np.float64 if dtype is None else dtype)
-    if resolved not in (np.float32, np.float64):
+    if resolved not in _DIRECT:
         raise InvalidArgument("dtype", dtype, "float32 or float64")
     return resolved
 
 
-def signed(to_size: Map, shape: Shape, generator: Generator, dtype: Any) -> Any:
-    """sign * to_size(E) in a new array, or in a tensor on the device of a torch generator."""
-    if isinstance(generator, np.random.Generator):
-        out = np.empty(_as_shape(shape), dtype=_numpy_dtype(dtype))
-        write_signed([out.reshape(-1)], _key(generator), to_size, add=False)
-        return out
-    source, torch = torch_generator(generator), loaded_torch()
-    dtype = dtype or torch.get_default_dtype()
-    if not dtype.is_floating_point:
-        raise InvalidArgument("dtype", dtype, "a floating-point type")
-    known_to_numpy = dtype in (torch.float32, torch.float64)
-    tensor = torch.empty(_as_shape(shape), dtype=dtype if known_to_numpy else torch.float32)
-    write_signed([tensor.view(-1).numpy()], _key(generator), to_size, add=False)
-    return tensor.to(dtype=dtype, device=source.device)
+def _row(buffer: Any) -> tuple[NDArray[Any], bool]:
+    """The numbers of a buffer as one row of singles or doubles, and whether writing to the row writes to the buffer."""
+    if _is_torch(buffer, "Tensor"):
+        torch = loaded_torch()
+        if not buffer.dtype.is_floating_point:
+            raise InvalidArgument("buffer", buffer.dtype, "a tensor of floating-point numbers")
+        tensor, direct = buffer.detach(), buffer.dtype in (torch.float32, torch.float64)
+        if direct and tensor.device.type == "cpu" and tensor.is_contiguous():
+            return tensor.view(-1).numpy(), True
+        copy = tensor.to(device="cpu", dtype=tensor.dtype if direct else torch.float32, copy=True)
+        return copy.contiguous().view(-1).numpy(), False
+    if not isinstance(buffer, np.ndarray) or not np.issubdtype(buffer.dtype, np.floating):
+        raise InvalidArgument("buffer", type(buffer).__name__, "an array or tensor of floating-point numbers")
+    if buffer.dtype in _DIRECT and buffer.flags.c_contiguous:
+        return buffer.reshape(-1), True
+    dtype = np.float32 if buffer.dtype.itemsize <= 4 else np.float64
+    return np.array(buffer, dtype=dtype, order="C").reshape(-1), False
 
 
-def add_signed(to_size: Map, buffers: Sequence[Any], generator: Generator) -> None:
-    """Each buffer += sign * to_size(E), without second arrays of their size where they can be written to directly."""
-    flats = [_flat_view(buffer) for buffer in buffers]
-    direct = [flat for flat in flats if flat is not None]
-    if direct:
-        write_signed(direct, _key(generator), to_size, add=True)
-    for buffer, flat in zip(buffers, flats, strict=True):
-        if flat is None:
-            buffer += signed(to_size, buffer.shape, generator, buffer.dtype).to(buffer.device)
-
-
-def _flat_view(buffer: Any) -> NDArray[Any] | None:
-    """The numbers of an array or tensor as one row that NumPy can write to; None where there is no such view."""
+def _put_back(buffer: Any, row: NDArray[Any]) -> None:
     if isinstance(buffer, np.ndarray):
-        if not buffer.flags.c_contiguous:
-            raise InvalidArgument("buffer", buffer.strides, "a contiguous array")
-        return buffer.reshape(-1)
-    torch = loaded_torch()
-    on_cpu = buffer.device.type == "cpu" and buffer.is_contiguous()
-    return buffer.detach().view(-1).numpy() if on_cpu and buffer.dtype in (torch.float32, torch.float64) else None
+        largest = np.finfo(buffer.dtype).max
+        buffer[...] = np.clip(row, -largest, largest).reshape(buffer.shape)
+    else:
+        wide = loaded_torch().from_numpy(row).view(buffer.shape)
+        buffer.detach().copy_(_narrowed(wide, buffer.dtype))
+
+
+def _narrowed(wide: Any, dtype: Any) -> Any:
+    """Rounded to a type of torch, without overflow."""
+    if wide.dtype == dtype:
+        return wide
+    largest = loaded_torch().finfo(dtype).max
+    return wide.clamp_(-largest, largest).to(dtype)
 
 
 def flat_integers(buffer: Any) -> tuple[NDArray[np.int64], bool]:
@@ -143,11 +150,3 @@ def flat_integers(buffer: Any) -> tuple[NDArray[np.int64], bool]:
     if not isinstance(buffer, np.ndarray) or buffer.dtype != np.int64 or not buffer.flags.c_contiguous:
         raise InvalidArgument("buffer", type(buffer).__name__, "a contiguous array or tensor of 64-bit integers")
     return buffer.reshape(-1), True
-
-
-def _key(generator: Generator) -> tuple[int, ...]:
-    """128 bits from the caller's generator: they decide the draw, and drawing them moves the generator on."""
-    if isinstance(generator, np.random.Generator):
-        return tuple(generator.integers(0, 1 << 32, size=4, dtype=np.uint64).tolist())
-    source, torch = torch_generator(generator), loaded_torch()
-    return tuple(torch.randint(0, 1 << 32, (4,), generator=source, device=source.device).tolist())

@@ -60,6 +60,9 @@ class UniformSeed(Seed):
     def upper_quantile(self, p: ArrayLike) -> Array:
         return self.high - (self.high - self.low) * np.asarray(p, dtype=float)
 
+    def lower_quantile(self, p: ArrayLike) -> Array:
+        return self.low + (self.high - self.low) * np.asarray(p, dtype=float)
+
     def cdf(self, u: ArrayLike) -> Array:
         return np.clip((np.asarray(u, dtype=float) - self.low) / (self.high - self.low), 0.0, 1.0)
 
@@ -135,6 +138,26 @@ class TruncatedNormalSeed(Seed):
             log_tail = special.log_ndtr(-self._cut) + np.log(np.asarray(p, dtype=float))
         return np.maximum(self.low, self.mean_before - self.std * np.asarray(special.ndtri_exp(log_tail)))
 
+    def lower_quantile(self, p: ArrayLike) -> Array:
+        """low + std * w, where Phi(c + w) - Phi(c) = p Phi(-c) for the cut c.
+
+        With t = p Phi(-c)/phi(c), w = t + c t^2/2 + (2c^2 + 1) t^3/6 + ... while t and |c| t are small; beyond, the
+        difference of c + w and c is large enough to be taken.
+        """
+        p, c = np.asarray(p, dtype=float), self._cut
+        log_p, log_above = np.log(p), float(special.log_ndtr(-c))
+        with np.errstate(over="ignore"):
+            t = np.exp(log_p + log_above + c**2 / 2 + math.log(2 * math.pi) / 2)
+        near = t * max(1.0, abs(c)) < 1e-5
+        t = np.where(near, t, 0.0)
+        w = t * (1 + t * (c / 2 + t * (2 * c**2 + 1) / 6))
+        if c > 0:
+            far = self.mean_before - self.std * np.asarray(special.ndtri_exp(log_above + np.log1p(-p)))
+        else:
+            log_below = np.logaddexp(float(special.log_ndtr(c)), log_p + log_above)
+            far = self.mean_before + self.std * np.asarray(special.ndtri_exp(log_below))
+        return np.where(near, self.low + self.std * w, np.maximum(far, self.low))
+
     def cdf(self, u: ArrayLike) -> Array:
         return -np.expm1(self._log_survival(u))
 
@@ -201,6 +224,9 @@ class WeibullSeed(Seed):
     def upper_quantile(self, p: ArrayLike) -> Array:
         with np.errstate(divide="ignore"):
             return self.scale * (-np.log(np.asarray(p, dtype=float))) ** (1 / self.shape)
+
+    def lower_quantile(self, p: ArrayLike) -> Array:
+        return np.asarray(self.scale * (-np.log1p(-np.asarray(p, dtype=float))) ** (1 / self.shape))
 
     def scaled(self, factor: float) -> WeibullSeed:
         return WeibullSeed(self.shape, self.scale * factor)

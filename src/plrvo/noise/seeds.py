@@ -44,9 +44,25 @@ class Seed(ABC):
     def upper_quantile(self, p: ArrayLike) -> Array:
         """A value that u exceeds with probability p (at most p, for a sum of seeds)."""
 
+    @abstractmethod
+    def lower_quantile(self, p: ArrayLike) -> Array:
+        """The value that u stays below with probability p, with its relative precision kept as p goes to 0."""
+
     def draw(self, uniforms: Array) -> Array:
-        """u from uniforms on [0, 1) whose last axis has length `draws`."""
+        """u from uniforms on [0, 1) whose last axis has length `draws`: for integrals, since doubles have few tails."""
         return self.upper_quantile(1 - uniforms[..., 0])
+
+    def draw_from_tails(self, laplace: Array) -> Array:
+        """u from standard Laplace variables whose last axis has length `draws`: the quantile at their probability.
+
+        That is e^-|x|/2 from below or, where x > 0, from above. It has all its digits however far out x is, so both
+        tails of u are those of the seed: noise of u near 0 is large, noise of large u small.
+        """
+        x = laplace[..., 0]
+        p = np.maximum(np.exp(-np.abs(x)) / 2, np.finfo(np.float64).tiny)
+        u, below = np.empty(x.shape), x < 0
+        u[below], u[~below] = self.lower_quantile(p[below]), self.upper_quantile(p[~below])
+        return u
 
     @abstractmethod
     def scaled(self, factor: float) -> Seed:
@@ -121,6 +137,9 @@ class _GammaFamily(Seed):
 
     def upper_quantile(self, p: ArrayLike) -> Array:
         return np.asarray(self._scale * special.gammainccinv(self._shape, np.asarray(p, dtype=float)), dtype=float)
+
+    def lower_quantile(self, p: ArrayLike) -> Array:
+        return np.asarray(self._scale * special.gammaincinv(self._shape, np.asarray(p, dtype=float)), dtype=float)
 
     def cdf(self, u: ArrayLike) -> Array:
         return np.asarray(special.gammainc(self._shape, np.maximum(np.asarray(u, dtype=float), 0) / self._scale))
@@ -242,12 +261,12 @@ class SumSeed(Seed):
         return value, mean, variance
 
     def draw(self, uniforms: Array) -> Array:
-        u: Array = np.zeros(uniforms.shape[:-1])
-        used = 0
-        for term in self.terms:
-            u = u + term.draw(uniforms[..., used : used + term.draws])
-            used += term.draws
-        return u
+        parts = np.split(uniforms, uniforms.shape[-1], axis=-1)
+        return np.asarray(sum(term.draw(part) for term, part in zip(self.terms, parts, strict=True)))
+
+    def draw_from_tails(self, laplace: Array) -> Array:
+        parts = np.split(laplace, laplace.shape[-1], axis=-1)
+        return np.asarray(sum(term.draw_from_tails(part) for term, part in zip(self.terms, parts, strict=True)))
 
     def survival(self, u: ArrayLike) -> Array:
         raise validate.InvalidArgument("seed", self, "a single seed: a sum has no closed distribution function")
@@ -258,6 +277,9 @@ class SumSeed(Seed):
     def upper_quantile(self, p: ArrayLike) -> Array:
         each = np.asarray(p, dtype=float) / len(self.terms)
         return np.asarray(np.sum([term.upper_quantile(each) for term in self.terms], axis=0))
+
+    def lower_quantile(self, p: ArrayLike) -> Array:
+        raise validate.InvalidArgument("seed", self, "a single seed: a sum has no closed distribution function")
 
     def scaled(self, factor: float) -> SumSeed:
         return SumSeed(tuple(weight * factor for weight in self.weights), self.seeds)
