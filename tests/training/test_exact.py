@@ -54,14 +54,14 @@ def float_mode() -> tuple[PrivacyEngine, Any, Any, Any, Any]:
     """The same training in floating point, on the batches that `exact` draws."""
     module = small_model()
     engine = PrivacyEngine(plan())
-    model, optimizer, _ = engine.make_private(
+    model, optimizer, loader = engine.make_private(
         module=module,
         optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
         data_loader=DataLoader(small_data()),
         grad_sample_mode="hooks",
+        sample_generator=Keystream.from_seed(1, "batches"),
     )
-    sampler = PoissonSampler(size=200, sample_rate=0.1, steps=6, generator=Keystream.from_seed(1, "batches"))
-    return engine, model, optimizer, nn.CrossEntropyLoss(), DataLoader(small_data(), batch_sampler=sampler)
+    return engine, model, optimizer, nn.CrossEntropyLoss(), loader
 
 
 @pytest.mark.parametrize("cell", [2.0**-20, 2.0**-12])
@@ -294,16 +294,19 @@ def test_what_exact_mode_does_not_cover_is_refused_with_a_reason(arguments: dict
     assert caught.value.argument == argument
 
 
-def test_a_keystream_or_a_grid_without_exact_mode_is_refused() -> None:
+def test_a_grid_without_exact_mode_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="exact=True"):
         PrivacyEngine(plan(), grid=0.1)
+
+
+def test_a_twister_in_exact_mode_is_refused() -> None:
     module = small_model()
-    with pytest.raises(InvalidArgument, match=r"torch\.Generator"):
-        PrivacyEngine(plan()).make_private(
+    with pytest.raises(InvalidArgument, match="Keystream"):
+        PrivacyEngine(plan(), exact=True).make_private(
             module=module,
             optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
             data_loader=DataLoader(small_data()),
-            noise_generator=Keystream(),
+            noise_generator=torch.Generator(),
         )
 
 

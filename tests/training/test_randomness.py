@@ -1,46 +1,67 @@
-"""Generators from the operating system have more than the 32 bits that torch takes from a seed."""
+"""Noise and batches of unseeded runs come from a cipher, and of a seeded one from a generator that the run admits."""
 
-import numpy as np
+import pytest
 import torch
+from tests.training.helpers import private, seeded, small_data, small_model
+from torch.utils.data import DataLoader
 
+import plrvo
+from plrvo.noise import Keystream
 from plrvo.tasks.experiment import Streams
-from plrvo.training.randomness import fresh_generator
+from plrvo.training import PrivacyEngine
+from plrvo.training.randomness import generator_for
+from plrvo.validate import InvalidArgument
 
 
-def words(generator: torch.Generator) -> np.ndarray:
-    return generator.get_state().numpy()[24 : 24 + 8 * 624].view(np.uint64).copy()
+def engine_with(**generators: object) -> tuple[PrivacyEngine, object, object]:
+    module = small_model()
+    work = plrvo.Workload(sample_rate=0.1, steps=3, clip=1.0, dimension=sum(p.numel() for p in module.parameters()))
+    engine = PrivacyEngine(plrvo.Plan.certify(plrvo.Gaussian(1.0), work, 1e-4))
+    _, optimizer, _ = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(small_data()),
+        **generators,
+    )
+    return engine, optimizer, engine.sampler
 
 
-def test_torch_takes_32_bits_of_a_seed() -> None:
-    """The reason for this module: should torch ever take all 64, it can go."""
-    draws = [torch.rand(4, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5 + (1 << 32))]
-    assert torch.equal(*draws)
+def test_an_engine_without_generators_draws_from_keystreams_of_the_operating_system() -> None:
+    engine, optimizer, sampler = engine_with()
+    for generator in (optimizer.generator, sampler.generator):
+        assert isinstance(generator, Keystream)
+        assert not generator.fixed
+    assert not engine.seeded
 
 
-def test_the_state_is_one_that_no_seed_gives() -> None:
-    """From a seed, word 1 is a function of word 0 (Knuth's multiplier): not so here, but with probability 2^-32."""
-    for generator in (fresh_generator(), *vars(Streams.from_seed(None)).values()):
-        first, second = (int(word) for word in words(generator)[:2])
-        assert second != (1812433253 * (first ^ (first >> 30)) + 1) % (1 << 32)
+@pytest.mark.parametrize("name", ["noise_generator", "sample_generator"])
+@pytest.mark.parametrize("generator", [lambda: seeded(1), lambda: Keystream(bytes(32))], ids=["torch", "keystream"])
+def test_a_generator_of_the_callers_makes_the_run_a_seeded_one(name: str, generator) -> None:
+    assert engine_with(**{name: generator()})[0].seeded
 
 
-def test_no_two_generators_agree() -> None:
-    states = [words(fresh_generator()) for _ in range(3)]
-    # Each word agrees with probability 2^-32.
-    assert all(np.mean(a == b) < 0.01 for a in states for b in states if a is not b)
+def test_a_keystream_of_the_operating_system_passed_by_the_caller_is_private() -> None:
+    assert not engine_with(noise_generator=Keystream(), sample_generator=Keystream())[0].seeded
 
 
-def test_draws_are_those_of_a_twister_with_these_words() -> None:
-    """The state is really used from its first word on: NumPy's twister continues it with the same numbers."""
-    generator = fresh_generator()
-    twin = np.random.MT19937()
-    twin.state = {"bit_generator": "MT19937", "state": {"key": words(generator).astype(np.uint32), "pos": 624}}
-    ours = torch.randint(0, 1 << 31, (700,), generator=generator).numpy()
-    # Torch joins two words into 64 bits, of which the low 31 are left here.
-    assert np.array_equal(ours, twin.random_raw(1400)[1::2] % (1 << 31))
+def test_other_generators_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"noise_generator='int'.*torch\.Generator or a plrvo\.noise\.Keystream"):
+        generator_for(False, 5, "noise_generator")
+    with pytest.raises(InvalidArgument, match="noise_generator='Generator'"):
+        generator_for(True, seeded(1), "noise_generator")
 
 
-def test_seeded_streams_stay_what_they_were() -> None:
-    streams = Streams.from_seed(0)
-    expected = [int(word >> np.uint64(1)) for word in np.random.SeedSequence(0).generate_state(3, np.uint64)]
-    assert [g.initial_seed() for g in vars(streams).values()] == expected
+def test_streams_of_one_seed_are_the_same_and_of_none_are_not() -> None:
+    def words(streams: Streams) -> list[int]:
+        return [int(s.words(1)[0]) for s in (streams.batches, streams.noise)]
+
+    assert words(Streams.from_seed(3)) == words(Streams.from_seed(3))
+    one, other = words(Streams.from_seed(None)), words(Streams.from_seed(None))
+    assert len({*one, *other}) == 4  # agreeing words have probability 2^-64
+    assert not Streams.from_seed(None).noise.fixed
+
+
+def test_the_generator_cannot_be_exchanged_afterwards() -> None:
+    *_, optimizer, _, _ = private()
+    with pytest.raises(InvalidArgument, match="generator"):
+        optimizer.generator = seeded(1)

@@ -30,7 +30,8 @@ def same_in_all_processes(generator: Any) -> Any:
     if isinstance(generator, Keystream):
         key = torch.frombuffer(bytearray(generator.words(4).tobytes()), dtype=torch.uint8)
         torch.distributed.broadcast(key, src=0)
-        return generator.sharing(bytes(key.tolist()))
+        sent = bytes(key.tolist())
+        return Keystream(sent) if generator.fixed else Keystream.from_shared_key(sent)
     state = generator.get_state()
     torch.distributed.broadcast(state, src=0)
     generator.set_state(state)

@@ -1,0 +1,354 @@
+"""B. Sensitivity that is what the clip says."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from tests.misuse.row import Section
+from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, effect_of_first, mlp
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import TensorDataset
+
+from plrvo.training.draws import BatchMismatch
+from plrvo.training.loss_form import NotASum
+from plrvo.validate import InvalidArgument
+
+B = Section("B. Sensitivity")
+TOKENS = 16
+# One example at the clip, floating-point dust, and half a cell a coordinate in exact mode.
+WITHIN = 1 + 1e-3
+
+
+class OnTokens(nn.Module):
+    """A linear layer on all tokens of all examples as one long batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.flatten(0, 1)).view(len(x), TOKENS, CLASSES).mean(dim=1)
+
+
+def tokens() -> TensorDataset:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(60, TOKENS, FEATURES, generator=generator)
+    return TensorDataset(x, torch.randint(0, CLASSES, (60,), generator=generator))
+
+
+@B.row(
+    "have a layer work on `x.flatten(0, 1)`, tokens of all examples in one row",
+    "refused on the first batch: rows are not examples",
+    error=(BatchMismatch, RuntimeError, InvalidArgument),
+    match="rows|by example",
+)
+def flattened(mode: str) -> None:
+    Private(mode, OnTokens(), examples=tokens()).train()
+
+
+@B.row(
+    "repeat every example eight times, for augmentation",
+    "refused before the step: eight rows would be clipped for one example",
+    error=BatchMismatch,
+    match="rows in a step whose batch has",
+)
+def repeated(mode: str) -> None:
+    run = Private(mode)
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        functional.cross_entropy(run.module(x.repeat(8, 1)), y.repeat(8)).backward()
+        run.optimizer.step()
+
+
+@B.row(
+    "take half of the batch, or a batch and a bit",
+    "refused before the step",
+    error=BatchMismatch,
+    match="rows in a step whose batch has",
+)
+def half(mode: str) -> None:
+    run = Private(mode)
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        functional.cross_entropy(run.module(x[::2]), y[::2]).backward()
+        run.optimizer.step()
+
+
+@B.row(
+    "run the model twice on the batch and sum both losses",
+    "the example's whole gradient is clipped once, as for one loss",
+)
+def twice(mode: str) -> None:
+    x, y = data().tensors
+
+    def both(module: Any) -> Any:
+        return lambda batch: (module(batch), module(2 * batch))
+
+    found = []
+    for start in (0, 1):
+        run = Private(mode)
+        found.append(
+            run.released(
+                x[start:20],
+                y[start:20],
+                loss=lambda o, y: functional.cross_entropy(o[0], y) + functional.cross_entropy(o[1], y),
+                forward=both(run.module),
+            )
+        )
+    assert float((found[0] - found[1]).norm()) <= CLIP * 1.01
+
+
+def _loss_row(does: str, happens: str, loss: Any, match: str) -> None:
+    @B.row(does, happens, error=NotASum, match=match)
+    def attempt(mode: str) -> None:
+        Private(mode).train(loss=loss)
+
+
+_loss_row(
+    "weigh classes in the cross entropy (`weight=`) and take its mean",
+    "refused: that mean divides by the weights of the batch",
+    nn.CrossEntropyLoss(weight=torch.tensor([0.1, 1.0, 10.0])),
+    "divides by",
+)
+_loss_row(
+    "ignore some targets (`ignore_index`) and take the mean over the others",
+    "refused: that mean divides by how many of the batch are left",
+    nn.CrossEntropyLoss(ignore_index=1),
+    "divides by",
+)
+_loss_row(
+    "divide by the sum of a mask of the batch",
+    "refused at the second batch, whose sum is another one",
+    lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (y > 0)).sum() / (y > 0).sum(),
+    "weighs them by",
+)
+_loss_row(
+    "multiply each loss by one over a count from the batch",
+    "refused at the second batch",
+    lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (1 / (y > 0).sum())).sum(),
+    "weighs them by",
+)
+_loss_row(
+    "sum the losses and leave `loss_reduction='mean'`",
+    "refused at the second batch: gradients would be scaled by its size",
+    nn.CrossEntropyLoss(reduction="sum"),
+    "weighs them by",
+)
+_loss_row(
+    "take the root of the mean squared error",
+    "refused: it is a function of all examples together",
+    lambda o, y: functional.mse_loss(o, functional.one_hot(y, CLASSES).float()).sqrt(),
+    "changes with another",
+)
+_loss_row(
+    "compare examples with each other (contrastive loss)",
+    "refused",
+    lambda o, y: functional.cross_entropy(o @ o.t(), torch.arange(len(o))),
+    "changes with another",
+)
+_loss_row(
+    "call backward on the vector of losses with a gradient of one's own",
+    "refused: the loss is one number",
+    lambda o, y: _Vector(functional.cross_entropy(o, y, reduction="none")),
+    "expected one number",
+)
+
+
+class _Vector:
+    def __init__(self, losses: Tensor) -> None:
+        self.losses = losses
+
+    def backward(self) -> None:
+        self.losses.backward(torch.rand(len(self.losses)))
+
+
+@B.row("take gradients with `torch.autograd.grad` instead of `loss.backward()`", "refused: the loss was not seen",
+       modes=("bookkeeping",), error=NotASum, match="loss was not seen")  # fmt: skip
+def by_grad(mode: str) -> None:
+    run = Private(mode)
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        inputs = x.requires_grad_()
+        torch.autograd.grad(functional.cross_entropy(run.module(inputs), y), [inputs])
+        run.optimizer.step()
+
+
+def _halved() -> nn.Module:
+    return mlp().to(torch.bfloat16)
+
+
+@B.row("train parameters in bfloat16 or float16", "refused in `make_private`: frozen ones may, trainable ones may not",
+       error=InvalidArgument, match="in bfloat16.*float32")  # fmt: skip
+def half_precision(mode: str) -> None:
+    Private(mode, _halved())
+
+
+@B.row("lower torch's precision of float32 products", "refused in `make_private`", error=InvalidArgument,
+       match="float32_matmul_precision")  # fmt: skip
+def low_products(mode: str) -> None:
+    torch.set_float32_matmul_precision("medium")
+    try:
+        Private(mode)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def _odd_value(value: float) -> Any:
+    def attempt(mode: str) -> None:
+        x, y = (t[:20].clone() for t in data().tensors)
+        x[0, 2] = value
+        run = Private(mode)
+        out = run.released(x, y)
+        assert bool(torch.isfinite(out).all())
+        assert effect_of_first(mode, x, y) <= WITHIN
+
+    return attempt
+
+
+for _name, _value in (("NaN", float("nan")), ("an infinity", float("inf")), ("1e20", 1e20), ("1e38", 1e38)):
+    B.row(
+        f"have {_name} among the features of one example",
+        "that example contributes zero or its clip; the release stays finite",
+    )(_odd_value(_value))
+
+
+@B.row("have a loss that overflows for one example", "that example contributes zero")
+def overflowing(mode: str) -> None:
+    x, y = (t[:20].clone() for t in data().tensors)
+    x[0] *= 1e30
+    loss = _exponential
+    assert bool(torch.isfinite(Private(mode).released(x, y, loss=loss)).all())
+    assert effect_of_first(mode, x, y, loss=loss) <= WITHIN
+
+
+def _exponential(o: Tensor, y: Tensor) -> Tensor:
+    return (o.exp() * (1 + y[:, None])).sum(dim=1).mean()
+
+
+class Normed(nn.Module):
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.one, self.norm, self.two = nn.Linear(FEATURES, 8), norm, nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(self.norm(self.one(x)))
+
+
+def _frozen(norm: nn.Module) -> nn.Module:
+    for p in norm.parameters():
+        p.requires_grad_(False)
+    return norm
+
+
+class Centred(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(dim=0)
+
+
+class Remembers(nn.Module):
+    """Keeps a moving mean of what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean += 0.1 * (x.detach().mean(dim=0) - self.mean)
+        return x
+
+
+class PeeksABit(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1e-3 * x.mean(dim=0)
+
+
+for _name, _norm, _match in (
+    ("batch normalisation without affine parameters", lambda: nn.BatchNorm1d(8, affine=False), "norm|BatchNorm|buffers"),
+    ("batch normalisation with frozen parameters", lambda: _frozen(nn.BatchNorm1d(8)), "norm|BatchNorm|buffers"),
+    (
+        "batch normalisation without running statistics",
+        lambda: nn.BatchNorm1d(8, affine=False, track_running_stats=False),
+        "norm",
+    ),
+    ("a layer of one's own that subtracts the mean of the batch", Centred, r"norm \(Centred\) mixes"),
+    ("a layer that adds a thousandth of the batch's mean", PeeksABit, r"norm \(PeeksABit\) mixes"),
+    ("a buffer that learns from examples in `forward`", Remembers, "norm.mean changes"),
+):
+
+    @B.row(
+        f"put {_name} into the model",
+        "refused on the first batch, naming the layer",
+        error=(InvalidArgument, NotImplementedError),
+        match=_match,
+    )
+    def mixing(mode: str, norm: Any = _norm) -> None:
+        Private(mode, Normed(norm())).train()
+
+
+@B.row("have instance normalisation with running statistics", "refused", error=(InvalidArgument, NotImplementedError))
+def instance(mode: str) -> None:
+    images = TensorDataset(torch.randn(60, 2, 4, 4), data().tensors[1])
+    norm = nn.InstanceNorm2d(2, track_running_stats=True)
+    Private(mode, nn.Sequential(nn.Conv2d(2, 2, 1), norm, nn.Flatten(), nn.Linear(32, CLASSES)), examples=images).train()
+
+
+@B.row(
+    "switch a frozen batch normalisation from eval() back to train() in mid-run",
+    "refused on the first batch after it",
+    error=InvalidArgument,
+    match="norm",
+)
+def switched_back(mode: str) -> None:
+    module = Normed(nn.BatchNorm1d(8, affine=False))
+    run = Private(mode, module)
+    module.norm.eval()
+    run.train(2)
+    module.norm.train()
+    run.train()
+
+
+class Cancels(nn.Module):
+    """Positions whose contributions to the weight's gradient nearly cancel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x)
+
+
+def _opposite(o: Tensor, y: Tensor) -> Tensor:
+    weights = torch.ones(o.shape[1])
+    weights[1::2] = -1
+    return (o * weights[:, None] * torch.linspace(1, 2, 64)).sum(dim=(1, 2)).mean()
+
+
+@B.row(
+    "have examples whose positions cancel in the gradient (ghost norms round)",
+    "the norm is bounded from above; where rounding could hide it, it is computed in doubles",
+)
+def cancelling(mode: str) -> None:
+    generator = torch.Generator().manual_seed(8)
+    x = torch.randn(6, 2, 64, generator=generator).repeat(1, 4, 1) * 1e4
+    x[:, 1::2] = x[:, 0::2] + 1e-3 * torch.randn(6, 4, 64, generator=generator)
+    y = torch.zeros(6, dtype=torch.long)
+    module = Cancels()
+    found = Private(mode, copy.deepcopy(module), examples=TensorDataset(x, y)).released(x[:1], y[:1], loss=_opposite)
+    assert float(found.norm()) <= CLIP * 1.05  # of which u S, the dust of the sum itself, is the most
+
+
+@B.row(
+    "have tiny output gradients and huge inputs (products underflow)",
+    "the norm is that of the product all the same",
+)
+def underflow(mode: str) -> None:
+    x = torch.full((4, 2, 64), 1e28)
+    y = torch.zeros(4, dtype=torch.long)
+    run = Private(mode, Cancels(), examples=TensorDataset(x, y))
+    out = run.released(x[:1], y[:1], loss=lambda o, y: (o * 1e-28).flatten(1).sum(dim=1).mean())
+    assert 0 < float(out.norm()) <= CLIP * WITHIN
