@@ -54,6 +54,17 @@ def test_a_shared_scale_is_shared_by_all_buffers() -> None:
     assert np.array_equal(np.concatenate([b.ravel() for b in buffers]), drawn)
 
 
+def test_long_and_short_buffers_are_all_written_once() -> None:
+    """Around the lengths at which short buffers stop sharing a stream: no value is left out, none is drawn twice."""
+    sizes = [3, BLOCK - 3, 1, BLOCK, 0, SPAN + 5, 7, BLOCK + 1, BLOCK - 8, 2]
+    buffers = [np.zeros(size, dtype) for size, dtype in zip(sizes, [np.float32, np.float64] * 5, strict=True)]
+    Laplace(1.0).add_to(buffers, Keystream(bytes(32)))
+    doubles = np.concatenate(buffers[1::2])
+    assert all(np.all(buffer) for buffer in buffers)
+    assert len(np.unique(doubles)) == len(doubles)
+    assert stats.kstest(np.concatenate(buffers), Laplace(1.0).cdf).pvalue > 1e-6
+
+
 @pytest.mark.parametrize("noise", [Laplace(0.5), GammaPLRV(3.0, 0.5), Gaussian(2.0)], ids=repr)
 def test_buffers_get_independent_noise(noise: Noise) -> None:
     """Correlation of 40,000 pairs within five standard errors: false alarm 6e-7."""
