@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 from plrvo.noise import GammaPLRV, Gaussian, Keystream, Laplace, Noise
+from plrvo.noise.spans import BLOCK
 
 FALSE_ALARM = 1e-6
 DRAWS = 4_000_000
-BLOCK = 1 << 15
 
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -44,7 +44,7 @@ def test_moments_of_normal_noise(dtype: Any) -> None:
 
 def pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """The two values that share their words stand half a block apart."""
-    z = Gaussian(1.0).sample(64 * BLOCK, Keystream.from_seed(3, "law"), dtype).astype(float)
+    z = Gaussian(1.0).sample(32 * BLOCK, Keystream.from_seed(3, "law"), dtype).astype(float)
     blocks = z.reshape(-1, 2, BLOCK // 2)
     return blocks[:, 0].ravel(), blocks[:, 1].ravel()
 
@@ -78,7 +78,7 @@ def test_values_at_a_distance_are_uncorrelated_in_sign_size_and_value(noise: Noi
     """Neighbours, pairs, blocks and spans; five standard errors each, 15 of them: false alarm 9e-6."""
     z = noise.sample(1 << 19, Keystream.from_seed(4, "law"))
     probabilities = noise.cdf(z) - 0.5
-    for lag in (1, 2, BLOCK // 2, BLOCK, 1 << 17):
+    for lag in (1, 2, BLOCK // 2, BLOCK, 2 * BLOCK):
         for values in (probabilities, np.abs(probabilities) - 0.25, np.sign(z)):
             products = values[lag:] * values[:-lag]
             assert abs(products.mean()) < 5 * products.std() / np.sqrt(products.size)

@@ -1,8 +1,8 @@
 """Buffers cut into spans that have a stream of random words each, filled by as many threads as there are.
 
 The result does not depend on how many. Each thread passes over its spans in blocks that stay in the cache, so that
-nothing of the size of a buffer is allocated; blocks are as long as that allows, since threads of Python take turns
-between the passes.
+nothing of the size of a buffer is allocated; blocks are as long as that allows, since between the passes threads of
+Python wait for each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plrvo.noise.keystream import Keystream, Words
 
-BLOCK = 1 << 15  # values in one pass
+BLOCK = 1 << 16  # values in one pass
 SPAN = 1 << 17  # values of one stream at most: enough to make its set-up negligible; short arrays share one
 
 
