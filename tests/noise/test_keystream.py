@@ -1,15 +1,17 @@
 """The keystream is AES in counter mode, its streams do not overlap, and its key stays inside."""
 
 import copy
+import multiprocessing
 import os
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from plrvo.noise import Keystream
+from plrvo.noise import Gaussian, Keystream
 from plrvo.validate import InvalidArgument
 
 KEY = bytes(range(32))
@@ -68,11 +70,115 @@ def test_it_is_not_copied(take) -> None:
         take(Keystream(KEY))
 
 
-def test_a_forked_process_does_not_repeat_its_parents_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    keystream, parent = Keystream(), os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
-    with pytest.raises(RuntimeError, match="in each process"):
+def first_words_in_children(keystream: Keystream, children: int = 2) -> list[str]:
+    """What each of some forked processes draws, or says when it cannot; plain fork, without multiprocessing."""
+    found = []
+    for _ in range(children):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                said = repr(keystream.words(4).tolist())
+            except RuntimeError as problem:
+                said = str(problem)
+            os.write(writing, said.encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            found.append(pipe.read())
+        os.waitpid(child, 0)
+    return found
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+# Threads of other tests may live on; the children here do nothing but draw and leave.
+alone = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+@forks
+@alone
+def test_forked_children_share_noise_neither_with_each_other_nor_with_their_parent() -> None:
+    keystream = Keystream()
+    keystream.words(4)
+    one, other = first_words_in_children(keystream)
+    assert len({one, other, repr(keystream.words(4).tolist())}) == 3
+
+
+@forks
+@alone
+def test_a_child_keeps_its_key_until_the_next_fork() -> None:
+    keystream = Keystream()
+    child = os.fork()
+    if child == 0:
         keystream.words(1)
+        key, before = keystream._key, keystream.position
+        keystream.words(1)
+        same = keystream._key is key and keystream.position == before + 1
+        if os.fork() == 0:
+            keystream.words(1)
+            os._exit(0 if keystream._key != key else 1)
+        _, status = os.wait()
+        os._exit(0 if same and os.waitstatus_to_exitcode(status) == 0 else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@forks
+@alone
+def test_children_of_multiprocessing_add_different_noise() -> None:
+    """The noise itself, of processes that multiprocessing forks."""
+    keystream, context = Keystream(), multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=lambda: queue.put(drawn(keystream))) for _ in range(2)]
+    for process in processes:
+        process.start()
+    found = [queue.get() for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert len({*found, drawn(keystream)}) == 3
+
+
+def drawn(keystream: Keystream) -> tuple[float, ...]:
+    return tuple(Gaussian(1.0).sample(5, keystream).tolist())
+
+
+@forks
+@alone
+def test_a_fixed_key_repeats_in_a_child_and_a_shared_one_refuses() -> None:
+    fixed = Keystream(KEY)
+    assert first_words_in_children(fixed) == [repr(Keystream(KEY).words(4).tolist())] * 2
+    shared = Keystream.from_shared_key(KEY)
+    assert all("in each process" in said for said in first_words_in_children(shared))
+    assert np.array_equal(shared.words(4), Keystream(KEY).words(4))  # its own process goes on
+
+
+def test_a_process_number_that_changed_without_a_hook_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    keystream, parent = Keystream(), os.getpid()
+    key = keystream._key
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    keystream.words(1)
+    assert keystream._key != key
+
+
+def test_a_shared_key_is_secret() -> None:
+    shared = Keystream.from_shared_key(KEY)
+    assert not shared.fixed
+    with pytest.raises(InvalidArgument, match="32 bytes"):
+        Keystream.from_shared_key(b"short")
+
+
+def test_threads_get_different_streams() -> None:
+    """Without a lock two threads now and then read the same position."""
+    keystream, interval = Keystream(KEY), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: int(keystream.words(1)[0]), range(2000)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(set(found)) == 2000
+    assert keystream.position == 2000
 
 
 def test_its_text_does_not_show_the_key() -> None:

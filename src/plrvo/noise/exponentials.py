@@ -93,7 +93,8 @@ class SignedKernel:
         words, (e, spare) = self._words[:count], self._doubles[:, :count]
         logs(words, e, spare.view(np.uint64), source)
         out = spare.view(dtype)[:count]
-        self._size.write(e, out)
+        with np.errstate(over="ignore"):
+            self._size.write(e, out)
         if is_beyond(self._size.log_largest, dtype):
             np.minimum(out, np.finfo(dtype).max, out=out)
         give_signs(out, words)

@@ -51,7 +51,8 @@ class NormalKernel:
         """Sign * sigma * sqrt(2E)."""
         np.multiply(logs, -2.0, out=radius, casting="same_kind")
         np.sqrt(radius, out=radius)
-        np.multiply(radius, self._sigma, out=radius, casting="same_kind")
+        with np.errstate(over="ignore"):
+            np.multiply(radius, self._sigma, out=radius, casting="same_kind")
         if is_beyond(math.log(self._sigma) + math.log(_LARGEST), radius.dtype):
             np.minimum(radius, np.finfo(radius.dtype).max, out=radius)
         give_signs(radius, words)

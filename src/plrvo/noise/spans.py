@@ -1,8 +1,8 @@
 """Buffers cut into spans that have a stream of random words each, filled by as many threads as there are.
 
 The result does not depend on how many. Each thread passes over its spans in blocks that stay in the cache, so that
-nothing of the size of a buffer is allocated; blocks are as long as that allows, since threads of Python take turns
-between the passes.
+nothing of the size of a buffer is allocated; blocks are as long as that allows, since between the passes threads of
+Python wait for each other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from plrvo.noise.keystream import Keystream, Words
 
-BLOCK = 1 << 15  # values in one pass
-SPAN = 1 << 17  # values of one stream at most: enough to make its set-up negligible
+BLOCK = 1 << 16  # values in one pass
+SPAN = 1 << 17  # values of one stream at most: enough to make its set-up negligible; short arrays share one
 
 
 class Source(Protocol):
@@ -42,35 +42,59 @@ MakeKernel = Callable[[int], Kernel]  # from the largest count that will be aske
 
 def write(flats: Sequence[NDArray[Any]], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
     """Fill one-dimensional arrays of singles or doubles with noise, or add noise to them."""
-    spans = [flat[start : start + SPAN] for flat in flats for start in range(0, flat.size, SPAN)]
-    if not spans:
-        return
+    spans = _spans(flats)
     streams = keystream.streams(len(spans))
-    most = min(BLOCK, max(span.size for span in spans))
-    small = sum(span.size for span in spans) < SPAN
-    threads = 1 if small else min(available_threads(), len(spans))
+    sizes = [sum(part.size for part in span) for span in spans]
+    threads = 1 if sum(sizes) < SPAN else min(available_threads(), len(spans))
 
     def work(thread: int) -> None:
-        kernel = make(most)
-        with np.errstate(over="ignore"):  # what overflows is cut to the largest number by the kernel
-            for number in range(thread, len(spans), threads):
-                _write_span(spans[number], kernel, streams[number], add)
+        kernel = make(min(BLOCK, max(sizes)))
+        for number in range(thread, len(spans), threads):
+            _write_span(spans[number], kernel, streams[number], add)
 
-    if threads == 1:
-        work(0)
-    else:
+    if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(threads)))
+    elif spans:
+        work(0)
 
 
-def _write_span(span: NDArray[Any], kernel: Kernel, source: Source, add: bool) -> None:
-    for start in range(0, span.size, BLOCK):
-        part = span[start : start + BLOCK]
-        drawn = kernel.draw(part.size, part.dtype, source)
+def _spans(flats: Sequence[NDArray[Any]]) -> list[list[NDArray[Any]]]:
+    """What is written from one stream: a part of a long array, or short arrays that are a block together."""
+    spans: list[list[NDArray[Any]]] = []
+    short: list[NDArray[Any]] = []
+    room = 0
+    for flat in flats:
+        if flat.size > BLOCK:
+            spans += [[flat[start : start + SPAN]] for start in range(0, flat.size, SPAN)]
+            continue
+        if flat.size > room:
+            short, room = [], BLOCK
+            spans.append(short)
+        short.append(flat)
+        room -= flat.size
+    return spans
+
+
+def _write_span(span: list[NDArray[Any]], kernel: Kernel, source: Source, add: bool) -> None:
+    if len(span) > 1:
+        _write_parts(span, kernel, source, add)
+        return
+    for start in range(0, span[0].size, BLOCK):
+        _write_parts([span[0][start : start + BLOCK]], kernel, source, add)
+
+
+def _write_parts(parts: list[NDArray[Any]], kernel: Kernel, source: Source, add: bool) -> None:
+    """One block, drawn as doubles if any of it is."""
+    drawn = kernel.draw(sum(part.size for part in parts), np.result_type(*{part.dtype for part in parts}), source)
+    start = 0
+    for part in parts:
+        fresh = drawn[start : start + part.size]
         if add:
-            part += drawn
+            np.add(part, fresh, out=part, casting="same_kind")
         else:
-            part[:] = drawn
+            np.copyto(part, fresh, casting="same_kind")
+        start += part.size
 
 
 def available_threads() -> int:

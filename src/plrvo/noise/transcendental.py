@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_GRAIN = 1 << 15  # longer rows torch would give to threads of its own, beside those that call this
+
 
 def log(x: NDArray[Any]) -> None:
     """x becomes log x."""
@@ -31,6 +33,6 @@ def _in_place(name: str, x: NDArray[Any]) -> None:
     torch = sys.modules.get("torch")
     if torch is None:
         getattr(np, name)(x, out=x)
-    else:
-        tensor = torch.from_numpy(x)
-        getattr(torch, name)(tensor, out=tensor)
+        return
+    for part in torch.from_numpy(x).view(-1).split(_GRAIN):
+        getattr(torch, name)(part, out=part)
