@@ -36,7 +36,9 @@ _SMALLEST_E = 2.0**-20  # Gaussian noise: below, a square root would magnify the
 
 _LAST = max(float(np.finfo(np.longdouble).eps), 2.0**-63)  # a long double's last place: 2^-63, or a double's 2^-52
 _TRUST = 128 * _LAST
-_FEWEST = 1 << 20  # a smaller word says too little about U for the error bounds of `sharper`, which are linear in 1/word
+_FEWEST = (
+    1 << 20
+)  # a smaller word says too little about U for the error bounds of `sharper`, which are linear in 1/word
 _LARGEST_CELLS = 2.0**51  # integers of `sharper` that fit 64 bits with room to spare
 
 
@@ -51,9 +53,9 @@ class Reals(ABC):
 
     @abstractmethod
     def approximate(self, words: Words, x: Array, spares: Array) -> Mask | None:
-        """Fill x[draws, groups] with integers, from words[words, groups]; True where they are not certain, None if all are.
+        """Fill x[draws, groups] with integers, from words[words, groups]; True where they are not certain.
 
-        Those that are certain are below 2^51. `spares` is an array of the shape of x to work in.
+        None if all are. Those that are certain are below 2^51. `spares` is an array of the shape of x to work in.
         """
 
     @abstractmethod
@@ -191,8 +193,9 @@ class GaussianReals(Reals):
     cos = (1 - t^2)/(1 + t^2) and sin = 2t/(1 + t^2). The error in units of sigma: 2^-42.5 from R (E >= 2^-20), and at
     most 5.3 times 2^-44.8 from the angle, R being below 5.3; 2^-41 is above their sum.
 
-    In long doubles (`sharper`), an error d < E/16 of E moves R by at most 1.04 R d/2E. The angle is known up to pi 2^-63
-    and five roundings of a number below 2, so that sine and cosine err by less than twice what functions are trusted to.
+    In long doubles (`sharper`), an error d < E/16 of E moves R by at most 1.04 R d/2E. The angle is known up to
+    pi 2^-63, the error of pi itself, 1.6 times what functions are trusted to, and five roundings; sine and cosine, and
+    the roundings of R, stay below three times that trust.
     """
 
     words = draws = 2
