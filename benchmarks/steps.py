@@ -16,11 +16,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import plrvo
+from plrvo.design.exact import default_cell
+from plrvo.noise import GridNoise
 from plrvo.tasks.vision.models import build_model
 from plrvo.training import PrivacyEngine
 
 PLAIN, OURS, HOOKS, GHOST = "no privacy", "plrvo", "Opacus hooks", "Opacus ghost"
 CONTENDERS = (PLAIN, OURS, HOOKS, GHOST)
+OURS_HOOKS, OURS_EXACT = "plrvo hooks", "plrvo exact"  # per-example gradients, in floating point and in integers
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,17 @@ def stepper(contender: str, case: Case) -> Callable[[], None]:
     data = DataLoader(TensorDataset(x, y), batch_size=case.batch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if contender == OURS:
+        if contender in (OURS, OURS_HOOKS, OURS_EXACT):
             dimension = sum(p.numel() for p in module.parameters())
             work = plrvo.Workload(sample_rate=0.01, steps=10**6, clip=1.0, dimension=dimension)
             bracket = plrvo.Epsilon(1.0, 0.0, None, 1e-5, "rdp", 1)  # not looked at: steps are timed, not certified
-            engine = PrivacyEngine(plrvo.Plan(plrvo.GammaPLRV(k=100.0, theta=0.01), work, None, 1e-5, bracket))
+            noise: plrvo.Noise = plrvo.GammaPLRV(k=100.0, theta=0.01)
+            if contender == OURS_EXACT:
+                noise = GridNoise(noise, default_cell(noise, work))
+            engine = PrivacyEngine(plrvo.Plan(noise, work, None, 1e-5, bracket))
+            mode = "bookkeeping" if contender == OURS else "hooks"
             module, optimizer, _ = engine.make_private(
-                module=module, optimizer=optimizer, data_loader=data, grad_sample_mode="bookkeeping"
+                module=module, optimizer=optimizer, data_loader=data, grad_sample_mode=mode
             )
         elif contender != PLAIN:
             mode = contender.removeprefix("Opacus ")

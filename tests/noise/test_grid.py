@@ -22,6 +22,7 @@ from plrvo.noise import (
     noise_from_dict,
 )
 from plrvo.noise.integers import add_integers
+from plrvo.noise.rounding import Reals
 from plrvo.validate import InvalidArgument
 
 BASES: list[Noise] = [Laplace(1.0), GammaPLRV(3.0, 0.5), GammaPLRV(1000.0, 1e-3), Gaussian(1.0)]
@@ -92,6 +93,27 @@ def test_a_finer_grid_takes_more_refinement_and_gives_the_same_draw() -> None:
     refined = add_integers([fine], GridNoise(Laplace(1.0), 2.0**-32).reals, fixed(2))
     assert refined > 50
     assert np.all(np.abs(coarse * 2**12 - fine) <= 2**11)
+
+
+@pytest.mark.parametrize("base", BASES, ids=repr)
+@pytest.mark.parametrize("count", [1, 150_001])
+def test_intervals_alone_give_the_draw_that_long_doubles_give(
+    base: Noise, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draw is decided by its words: where all that doubles leave open goes to intervals, it is the same."""
+    noise = GridNoise(base, 2.0**-30)
+    quick = noise.integers(count, fixed(6))
+    sharper = type(noise.reals).sharper
+
+    def undecided(self: Reals, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        integers, unsure = sharper(self, words)
+        return np.zeros_like(integers), np.ones_like(unsure)
+
+    monkeypatch.setattr(type(noise.reals), "sharper", undecided)
+    slow = np.zeros(count, np.int64)
+    refined = add_integers([slow], noise.reals, fixed(6))
+    assert np.array_equal(quick, slow)
+    assert refined > (10 if count > 1 else -1)
 
 
 @settings(max_examples=25, deadline=None)

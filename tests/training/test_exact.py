@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from tests.training.helpers import dimension_of, released, seeded, small_data, small_model, take_steps
+from tests.training.helpers import dimension_of, released, small_data, small_model, take_steps
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -16,7 +16,6 @@ import plrvo
 from plrvo.design.exact import default_cell, on_grid
 from plrvo.noise import GridNoise, Keystream
 from plrvo.training import PoissonSampler, PrivacyEngine
-from plrvo.training.exact import longest_square, rounded
 from plrvo.training.receipt import make_receipt, verify, write_receipt
 from plrvo.validate import InvalidArgument
 
@@ -105,36 +104,6 @@ def test_noise_has_the_variance_of_its_law_over_an_empty_batch() -> None:
     x, y = small_data().tensors
     out = released(model, optimizer, loss, x[:0], y[:0]).abs()
     assert out.mean() == pytest.approx(2.0, abs=5 * 2.0 / len(out) ** 0.5)
-
-
-def test_every_example_is_within_the_accounted_length() -> None:
-    generator = seeded(8)
-    samples = [torch.randn(50, 300, generator=generator) * 10 ** torch.randn(50, 1, generator=generator)]
-    samples.append(torch.randn(50, 7, 9, generator=generator))
-    noise = GridNoise(plrvo.Laplace(1.0), 2.0**-6)
-    longest = longest_square(noise, 1.0, 363)
-    cells = rounded(samples, 1.0, noise.cell, longest)
-    assert [c.shape for c in cells] == [s.shape for s in samples]
-    squares = sum(c.reshape(50, -1).square().sum(dim=1) for c in cells)
-    assert int(squares.max()) <= longest
-    assert longest <= (noise.sensitivity(1.0, 363) / noise.cell) ** 2
-    together = torch.cat([s.reshape(50, -1) for s in samples], dim=1).double()
-    clipped = together * (1 / together.norm(dim=1)).clamp(max=1.0)[:, None]
-    assert (
-        torch.cat([c.reshape(50, -1) for c in cells], dim=1) * noise.cell - clipped
-    ).abs().max() <= noise.cell * 0.501
-
-
-def test_an_example_that_is_too_long_or_not_finite_adds_nothing_and_the_others_stay() -> None:
-    ordinary = torch.full((1, 4), 0.5)
-    broken = [torch.full((1, 4), value) for value in (float("nan"), float("inf"))]
-    cells = rounded(
-        [torch.cat([ordinary, *broken])], 1.0, 0.25, longest_square(GridNoise(plrvo.Laplace(1.0), 0.25), 1.0, 4)
-    )
-    assert cells[0].tolist() == [[2, 2, 2, 2], [0, 0, 0, 0], [0, 0, 0, 0]]
-    # A bound below what clipping gives stands for clipping that went wrong.
-    assert rounded([ordinary], 1.0, 0.25, 15)[0].tolist() == [[0, 0, 0, 0]]
-    assert rounded([ordinary], 1.0, 0.25, 16)[0].tolist() == [[2, 2, 2, 2]]
 
 
 def test_physical_batches_add_up_to_the_same_integers() -> None:

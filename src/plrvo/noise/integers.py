@@ -23,20 +23,23 @@ Integers = NDArray[np.int64]
 
 _BLOCK = 1 << 14  # draws that stay in the cache of a core while the steps pass over them
 _SPAN = 1 << 17  # draws of one stream at most
+_SHIFT = 1.5 * 2.0**52  # an integer below 2^51 added to it stands in its last bits
+_SHIFT_BITS = np.float64(_SHIFT).view(np.int64)
 _REFINING = threading.Lock()  # mpmath keeps constants such as pi in a place that all threads write to
 
 
 class _Open(NamedTuple):
-    """Draws of one group that are still to be added: into `part`, at these places."""
+    """Draws of one block that doubles could not decide."""
 
     part: Integers
-    places: list[int]
-    members: list[int]  # which draws of the group these are
-    words: list[int]
+    places: Integers  # in `part`
+    members: Integers  # which draws of their groups these are
+    groups: Integers
+    words: NDArray[np.uint64]  # [words, draws]
 
 
 def add_integers(flats: Sequence[Integers], reals: Reals, keystream: Keystream) -> int:
-    """Add a fresh rounded draw to every element; returns how many draws took more than their first words."""
+    """Add a fresh rounded draw to every element; returns how many draws took more than doubles."""
     spans = [flat[start : start + _SPAN] for flat in flats for start in range(0, flat.size, _SPAN)]
     *streams, further = keystream.streams(len(spans) + 1)
 
@@ -49,20 +52,16 @@ def add_integers(flats: Sequence[Integers], reals: Reals, keystream: Keystream) 
     else:
         with ThreadPoolExecutor(threads) as pool:
             left = list(pool.map(write, range(len(spans))))
-    with _REFINING:
-        refiner = Refiner(reals)
-        for still in (group for groups in left for group in groups):
-            found = refiner.nearest_integers(still.words, lambda: int(further.words(1)[0]))
-            for place, member in zip(still.places, still.members, strict=True):
-                still.part[place : place + 1] += np.int64(_wrapped(found[member]))
-    return sum(len(group.places) for groups in left for group in groups)
+    still_open = [found for opened in left for found in opened]
+    if still_open:
+        _close(still_open, reals, further)
+    return sum(found.places.size for found in still_open)
 
 
 def _add_to_span(span: Integers, reals: Reals, stream: Stream) -> list[_Open]:
     left: list[_Open] = []
     most = -(-min(_BLOCK, span.size) // reals.draws)
-    buffer, integers = np.empty(reals.words * most + 2, np.uint64), np.empty(reals.draws * most, np.int64)
-    scratch = np.empty((2, reals.draws * most))
+    buffer, scratch = np.empty(reals.words * most + 2, np.uint64), np.empty((2, reals.draws * most))
     for start in range(0, span.size, _BLOCK):
         part = span[start : start + _BLOCK]
         groups = -(-part.size // reals.draws)
@@ -70,23 +69,44 @@ def _add_to_span(span: Integers, reals: Reals, stream: Stream) -> list[_Open]:
         words = buffer[: reals.words * groups].reshape(reals.words, groups)
         x, spares = (row[: reals.draws * groups].reshape(reals.draws, groups) for row in scratch)
         undecided = reals.approximate(words, x, spares)
-        if undecided.any():
+        if undecided is not None:
             x[undecided] = 0.0
-            left += _still_open(part, undecided, words)
-        drawn = integers[: x.size]
-        np.copyto(drawn, x.reshape(-1), casting="unsafe")
-        part += drawn[: part.size]
+            left.append(_opened(part, undecided, words))
+        drawn = x.reshape(-1)
+        drawn += _SHIFT  # whose last place is one: the integer is in the last bits
+        part += drawn.view(np.int64)[: part.size]
+        part -= _SHIFT_BITS
     return left
 
 
-def _still_open(part: Integers, undecided: NDArray[np.bool_], words: NDArray[np.uint64]) -> list[_Open]:
-    groups = undecided.shape[1]
-    found = []
-    for group in np.flatnonzero(undecided.any(axis=0)).tolist():
-        members = [m for m in np.flatnonzero(undecided[:, group]).tolist() if m * groups + group < part.size]
-        places = [m * groups + group for m in members]
-        found.append(_Open(part, places, members, [int(word) for word in words[:, group]]))
-    return found
+def _opened(part: Integers, undecided: NDArray[np.bool_], words: NDArray[np.uint64]) -> _Open:
+    places = np.flatnonzero(undecided)
+    places = places[places < part.size]
+    members, groups = np.divmod(places, words.shape[1])
+    return _Open(part, places, members, groups, words[:, groups])
+
+
+def _close(still_open: list[_Open], reals: Reals, further: Stream) -> None:
+    """Add the draws that are open: by long doubles, all at once, and what these leave open by intervals."""
+    integers, undecided = reals.sharper(np.concatenate([found.words for found in still_open], axis=1))
+    start, left = 0, []
+    for found in still_open:
+        drawn = found.members, np.arange(start, start + found.places.size)
+        start += found.places.size
+        open_still = undecided[drawn]
+        found.part[found.places] += np.where(open_still, 0, integers[drawn])
+        left += [(found, i) for i in np.flatnonzero(open_still).tolist()]
+    if not left:
+        return
+    with _REFINING:
+        refiner, known = Refiner(reals), {}
+        for found, i in left:
+            # Draws of one group share the bits that are drawn for it.
+            group = id(found), int(found.groups[i])
+            if group not in known:
+                known[group] = refiner.nearest_integers(found.words[:, i].tolist(), lambda: int(further.words(1)[0]))
+            place = found.places[i]
+            found.part[place : place + 1] += np.int64(_wrapped(known[group][found.members[i]]))
 
 
 def _wrapped(integer: int) -> int:
