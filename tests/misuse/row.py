@@ -28,7 +28,7 @@ class Misuse:
         if not self.error:
             self.attempt(mode)
             return
-        with pytest.raises(self.error, match=self.match):
+        with pytest.raises(self.error, match=self.match or None):
             self.attempt(mode)
 
 

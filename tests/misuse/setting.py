@@ -32,7 +32,7 @@ def mlp() -> nn.Module:
 
 
 class Private:
-    """engine, module, optimizer and loader of one run; noise is a trillionth of the clip unless given."""
+    """engine, module, optimizer and loader of one run; noise is a ten-thousandth of the clip unless given."""
 
     def __init__(
         self,
@@ -50,9 +50,10 @@ class Private:
         self.plain = module or mlp()
         self.examples = examples or data()
         work = plrvo.Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension_of(self.plain))
-        noise = noise or plrvo.Laplace(1e-4 * clip)
         exact = mode == "exact"
-        self.engine = PrivacyEngine(plrvo.Plan.certify(noise, work, 1e-4, epsilon), exact=exact)
+        grid = 2.0**-30 if exact and noise is None else None  # the default for noise so small would be too fine
+        noise = noise or plrvo.Laplace(1e-4 * clip)
+        self.engine = PrivacyEngine(plrvo.Plan.certify(noise, work, 1e-4, epsilon), exact=exact, grid=grid)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.module, self.optimizer, self.loader = self.engine.make_private(

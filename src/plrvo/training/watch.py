@@ -117,7 +117,12 @@ class Watch:
         if self._factors is not None:
             self._factors.check(loss, rows, self.rows, weight)
         if self._losses < _TRIED_FOR_CROSSING:
-            if crossing(loss, rows, self._dimension):
+            self._set_trying(True)  # its passes through the outputs are nobody's gradients
+            try:
+                crosses = crossing(loss, rows, self._dimension)
+            finally:
+                self._set_trying(False)
+            if crosses:
                 raise NotASum(
                     "loss: expected a sum over examples; the gradient at one example's output changes with another's "
                     "output, as in contrastive losses and in functions of the batch's loss"

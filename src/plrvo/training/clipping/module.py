@@ -122,7 +122,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             self._watch(name, layer, rule)
         parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
         for p in parameters:
-            self._hooks.append(p.register_post_accumulate_grad_hook(_refuse(names[p])))
+            self._hooks.append(p.register_post_accumulate_grad_hook(partial(_refuse, names[p])))
 
     def _open_book(self, rows: int) -> None:
         if not self.book.is_empty:
@@ -200,12 +200,9 @@ class BookkeepingModule(AbstractGradSampleModule):
         return torch.is_grad_enabled() and self.training and (self._is_comparing or not self.watch.is_trying)
 
 
-def _refuse(name: str) -> Any:
-    def refuse(parameter: Tensor) -> None:
-        parameter.grad = None
-        raise RuntimeError(
-            f"{name} got a gradient that is not clipped: it is used without calling its layer "
-            "(grad_sample_mode='hooks' may do), or the model is not in training mode (call train())"
-        )
-
-    return refuse
+def _refuse(name: str, parameter: Tensor) -> None:
+    parameter.grad = None
+    raise RuntimeError(
+        f"{name} got a gradient that is not clipped: it is used without calling its layer "
+        "(grad_sample_mode='hooks' may do), or the model is not in training mode (call train())"
+    )
