@@ -24,13 +24,13 @@ class InvalidArgument(ValueError):
 
 
 def printable(text: str) -> str:
-    """The text on one line, with everything escaped that a terminal or a reader's eye would take for something else.
+    r"""The text on one line, with everything escaped that a terminal or a reader would take for something else.
 
     Names in a file can hold escape sequences that overwrite the line before, line ends, and marks that turn the
     direction of writing around. Python knows what is none of these.
 
-    >>> print(printable("run\\x1b[2K\\rverified"))
-    run\\x1b[2K\\rverified
+    >>> print(printable("run\x1b[2K\rverified"))
+    run\x1b[2K\rverified
     """
     if text.isprintable():
         return text

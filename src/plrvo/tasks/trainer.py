@@ -24,6 +24,7 @@ from plrvo.files import write_bytes
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipt import make_receipt, write_receipt
+from plrvo.training.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.validate import InvalidArgument
 
 RECEIPT = "receipt.json"
@@ -174,16 +175,12 @@ class PrivateTrainer(Trainer):
             "examples": len(examples),
             **self._task,
         }
-        seeded = "the caller's generators: not private against whoever knows their seeds"
         run = {
-            "clipping": self._options["clipping"],
-            "grad_sample_mode": self.engine.grad_sample_mode,
-            "expected_batch_size": self._noisy.expected_batch_size,
-            "processes": 1,
             "optimizer": type(self._noisy.original_optimizer).__name__,
             "learning_rate": self.args.learning_rate,
             "schedule": str(self.args.lr_scheduler_type),
-            "randomness": seeded if self._seeded else "the operating system",
+            "seeded": self._seeded,
+            "randomness": CALLERS_GENERATORS if self._seeded else UNSEEDED,
             "metrics": next((row for row in reversed(self.state.log_history) if "eval_loss" in row), None),
         }
         weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), folder / TRAINED)
