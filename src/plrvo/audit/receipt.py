@@ -36,6 +36,20 @@ class Examined:
         """Whether the receipt vouches for the metrics beside it; the first receipts did not."""
         return self.content.get("metrics") is not None
 
+    @property
+    def seeded(self) -> bool | None:
+        """Whether the noise can be repeated by whoever knows a seed; None where the receipt does not say."""
+        from plrvo.training.seeding import is_seeded
+
+        return is_seeded(self.content["run"])
+
+    @property
+    def warning(self) -> str | None:
+        """What has to be said before any epsilon of the run."""
+        from plrvo.training.seeding import warning
+
+        return warning(self.content["run"])
+
 
 def examine(receipt: Path) -> Examined:
     """The receipt, and everything in which it differs from what it should say."""

@@ -31,7 +31,7 @@ from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.training.randomness import fresh_generator
 from plrvo.training.receipt import make_receipt, write_receipt
-from plrvo.training.seeding import FIXED_SEED, UNSEEDED
+from plrvo.training.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
 from plrvo.validate import InvalidArgument
 
 CHECKPOINT, WEIGHTS, RECEIPT, LOCK = "checkpoint.safetensors", "model.safetensors", "receipt.json", ".lock"
@@ -101,17 +101,21 @@ def check_folder(out: Path, resume: bool) -> None:
 
 @dataclass(frozen=True)
 class Streams:
-    """Independent generators for the weights, the batches and the noise, all from one seed."""
+    """Independent generators for the weights, the batches and the noise, all from one seed.
+
+    `seeded` is False only where nobody can know it: generators of the caller's count as seeded.
+    """
 
     weights: torch.Generator
     batches: torch.Generator
     noise: torch.Generator
+    seeded: bool = True
 
     @staticmethod
     def from_seed(seed: int | None) -> Streams:
         """A seed of None asks the operating system. The same seed gives the same three streams."""
         if seed is None:
-            return Streams(fresh_generator(), fresh_generator(), fresh_generator())
+            return Streams(fresh_generator(), fresh_generator(), fresh_generator(), seeded=False)
         words = np.random.SeedSequence(seed).generate_state(3, np.uint64)
         weights, batches, noise = (torch.Generator().manual_seed(int(word >> np.uint64(1))) for word in words)
         return Streams(weights, batches, noise)
@@ -159,7 +163,8 @@ def run_private(
     )
     model, optimizer, *criterion, loader = prepared
     with _alone(settings) if chief else nullcontext():
-        work = _Work(task, module, plan, settings, engine, model, optimizer, chief)
+        seeded = settings.seed is not None or (streams.seeded and not exact)  # exact noise has a key of its own
+        work = _Work(task, module, plan, settings, engine, model, optimizer, chief, seeded)
         history = work.begin()
         run = Run(
             module=model,
@@ -199,6 +204,7 @@ class _Work:
     model: Any  # the module, as the engine wrapped it
     optimizer: Any
     chief: bool
+    seeded: bool
     receipt: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -284,7 +290,7 @@ class _Work:
             self.optimizer,
             out / WEIGHTS,
             task.description,
-            _how(self.settings, metrics),
+            _how(self.settings, self.seeded, metrics),
             audit,
             self.journal,
             covered.summary(out / METRICS, len(metrics)),
@@ -360,8 +366,8 @@ def _metrics(task: Task, module: nn.Module, settings: Settings, last: bool) -> M
     return {**metrics, **task.finish(module, settings.out)} if last and task.finish else metrics
 
 
-def _how(settings: Settings, metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    seeded = settings.seed is not None
+def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    known = FIXED_SEED if settings.seed is not None else CALLERS_GENERATORS
     return {
         "optimizer": settings.optimizer,
         "learning_rate": settings.learning_rate,
@@ -369,7 +375,7 @@ def _how(settings: Settings, metrics: list[dict[str, Any]]) -> dict[str, Any]:
         "weight_decay": settings.weight_decay,
         "schedule": settings.schedule,
         "seeded": seeded,
-        "randomness": FIXED_SEED if seeded else UNSEEDED,
+        "randomness": known if seeded else UNSEEDED,
         "unsafe_diagnostics": settings.unsafe_diagnostics,
         "metrics": metrics[-1] if metrics else None,
     }

@@ -284,6 +284,8 @@ def _journal(read: _Read) -> Iterator[str]:
         return
     if set(known) != {"file", "releases", "steps", "digest"}:
         yield f"its journal has the parts {shortened(sorted(known))}"
+    if known["file"] != journal.FILE and (read.folder / journal.FILE).exists():
+        yield f"its journal is {shortened(known['file'])}, and {journal.FILE} lies beside it"
     yield from journal.unreconciled(read.folder, {**known, "file": _name(known["file"])}, read.ledger.steps)
 
 
@@ -294,13 +296,15 @@ def _metrics(read: _Read) -> Iterator[str]:
         return
     known = receipt.get("metrics")
     if known is None:
-        if last:
+        if last and last.keys() & {"step", "epsilon_certified"}:  # words of the caller's have neither
             yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta)
         if read.revision > 1 and (receipt["journal"] is not None or (read.folder / metrics.FILE).exists()):
             yield f"{metrics.FILE} is not covered"
         return
     if set(known) != {"file", "sha256", "rows"}:
         yield f"its metrics have the parts {shortened(sorted(known))}"
+    if known["file"] != metrics.FILE:
+        yield f"its metrics are in {shortened(known['file'])}; readers look into {metrics.FILE}"
     if receipt["journal"] is None:
         yield "it has metrics, and no journal of what was released"
         return

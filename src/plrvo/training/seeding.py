@@ -28,7 +28,8 @@ def warning(run: Mapping[str, Any]) -> str | None:
         return "NOT KNOWN TO BE PRIVATE: the receipt does not say where the noise came from"
     if not seeded:
         return None
+    source = str(run.get("randomness") or "a seed").partition(":")[0]
     return (
-        f"NOT PRIVATE: the noise came from {run.get('randomness') or 'a seed'}. Whoever knows or guesses the seed can "
-        "take the noise away: do not publish this model"
+        f"NOT PRIVATE: the noise came from {source}. Whoever knows or guesses the seed can take the noise away: do not "
+        "publish this model"
     )
