@@ -224,6 +224,16 @@ class _Work:
             self._write_checkpoint([])
             return self.history
         state = self.engine.load_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer)
+        try:
+            self._take_up(state)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
+            raise InvalidArgument("resume", str(self.checkpoint), "a checkpoint that `plrvo train` wrote") from None
+        return self.history
+
+    def _take_up(self, state: dict[str, Any]) -> None:
+        observer = self.task.observer
         for name, value in self.fixed.items():
             if state["fixed"].get(name) != value:
                 raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
@@ -233,8 +243,7 @@ class _Work:
             self._forfeit(lost)
         if observer is not None:
             observer.begin(self.optimizer, self.plan, state["observed"])
-        self.history = state["history"]
-        return self.history
+        self.history = [dict(row) for row in state["history"]]
 
     def permits(self, step: int, wanted: bool) -> bool:
         """Whether results of this step may be seen; every process but the chief is blind."""
