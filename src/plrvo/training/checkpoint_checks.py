@@ -84,7 +84,7 @@ def check_weights(state: dict[str, torch.Tensor], module: nn.Module) -> None:
 
 def check_streams(tensors: dict[str, torch.Tensor], remaining: int, sampler: Any, optimizer: Any) -> None:
     """States of the generators that this run has, wherever steps are left."""
-    due = {"generator.global": None}
+    due: dict[str, Any] = {"generator.global": None}
     if remaining:
         due["generator.noise"] = optimizer.generator
         if isinstance(sampler, PoissonSampler):
