@@ -1,5 +1,6 @@
 """`plrvo verify` says what is certified, what is not private, and nothing that a receipt whispers to the terminal."""
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -132,3 +133,27 @@ def test_words_in_a_verified_receipt_are_escaped_too(runs, tmp_path, capsys):
     words = "the operating system\x1b[2K\u202e"
     copy = forged(runs["poisson"], tmp_path, lambda receipt: receipt["run"].update(randomness=words))
     assert all(line.isprintable() for line in printed(copy, capsys).split("\n"))
+
+
+@pytest.mark.parametrize("seed", [[], ["--seed", "3"]])
+def test_training_says_at_its_start_and_its_end_that_a_seed_is_not_private(tmp_path, capsys, seed):
+    fast = ["digits", "--model", "logistic", "--noise", "laplace", "--epsilon", "9", "--steps", "3", "--clip", "1"]
+    assert main(["train", *fast, "--sample-rate", "0.1", *seed, "--out", str(tmp_path / "run")]) == 0
+    captured = capsys.readouterr()
+    assert ("NOT PRIVATE" in captured.err) == bool(seed)
+    assert ("NOT PRIVATE" in captured.out) == bool(seed)
+
+
+@pytest.mark.parametrize("harm", [*HARMFUL.values(), "[bold]refuted[/bold]"])
+def test_rows_of_a_reproduction_are_shown_as_they_are_written(harm):
+    from rich.console import Console
+
+    from plrvo.cli.show import harmless
+
+    console = Console(record=True, width=200, file=io.StringIO())
+    row = harmless({"rows": [{"label": f"a{harm}b", f"c{harm}": 1.5}]})["rows"][0]
+    for text in (row["label"], list(row)[1]):
+        console.print(text, highlight=False)
+    shown = console.export_text()
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert "[bold]" in shown or "\\" in shown
