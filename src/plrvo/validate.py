@@ -17,10 +17,24 @@ class InvalidArgument(ValueError):
     """
 
     def __init__(self, argument: str, value: object, expected: str) -> None:
-        super().__init__(f"{argument}={shortened(value)}: expected {expected}")
+        super().__init__(printable(f"{argument}={shortened(value)}: expected {expected}"))
         self.argument = argument
         self.value = value
         self.expected = expected
+
+
+def printable(text: str) -> str:
+    r"""The text on one line, with everything escaped that a terminal or a reader would take for something else.
+
+    Names in a file can hold escape sequences that overwrite the line before, line ends, and marks that turn the
+    direction of writing around. Python knows what is none of these.
+
+    >>> print(printable("run\x1b[2K\rverified"))
+    run\x1b[2K\rverified
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(value: object) -> str:

@@ -42,7 +42,7 @@ def test_no_source_loads_a_pickle(path):
             spread = None in options and ast.unparse(options[None]) == "weights"
             assert spread or ast.unparse(options["use_safetensors"]) == "True"
             assert not spread or 'weights = where or {"use_safetensors": True}' in path.read_text()
-        if "trust_remote_code" in options:
+        if function.endswith((".from_pretrained", "load_dataset")):
             assert ast.unparse(options["trust_remote_code"]) == "False"
 
 

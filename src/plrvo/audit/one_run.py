@@ -36,6 +36,7 @@ class CanaryKind(StrEnum):
     example = "example"
 
 
+_MOST_CANARIES = 10_000_000  # in a file: the bound takes a few words for each
 FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05)
 
 
@@ -151,18 +152,33 @@ def _bound(sorted_coins: NDArray[np.bool_], guesses: int, rule: Rule) -> tuple[f
 def differences(section: Mapping[str, Any], certified: float, delta: float) -> list[str]:
     """Where the audit in a receipt of this epsilon and delta differs from what its own counts give; a sentence each."""
     try:
-        alpha = (1 - section["confidence"]) / section["tried"]
-        bound = one_run_bound(section["canaries"], section["guesses"], section["correct"], section["delta"], alpha)
         claimed, audited, verdict = section["epsilon_claimed"], section["epsilon_audited"], section["verdict"]
+        tried, most = section["tried"], section.get("epsilon_certifiable", 0.0)
+        validate.positive_integer(canaries=section["canaries"], guesses=section["guesses"], tried=tried)
+        validate.number(correct=section["correct"])
+        if section["canaries"] > _MOST_CANARIES:
+            raise InvalidArgument("canaries", section["canaries"], f"at most {_MOST_CANARIES}")
+        check_claim(claimed)
+        # Either the numbers of guesses that every rule tries, or one that was fixed in advance.
+        rule = Rule(
+            section["canaries"], section["confidence"], section["delta"], None if tried > 1 else section["guesses"]
+        )
+        fixed = tried == len(rule.numbers) and section["guesses"] in rule.numbers
+        bound = one_run_bound(section["canaries"], section["guesses"], section["correct"], section["delta"], rule.alpha)
         verdict_due = "refuted" if bound > claimed else "consistent"
-        off = abs(audited - bound) > 1e-9 * (1 + bound)
+        off = not abs(audited - bound) <= 1e-9 * (1 + bound)
+        beyond = "epsilon_certifiable" in section and not abs(most - rule.certifiable) <= 1e-9 * (1 + rule.certifiable)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         return [f"a part of the audit is missing or has the wrong form ({error!r})"]
     found = []
     if claimed != certified or section["delta"] != delta:
         found.append(f"its audit tried epsilon {claimed} at delta {section['delta']}, not the receipt's own claim")
+    if not fixed:
+        found.append(f"its audit made {section['guesses']} guesses, the best of {tried} numbers: no rule has these")
     if off:
         found.append(f"it says that the audit reached epsilon {audited}; recomputed, it is {bound}")
+    if beyond:
+        found.append(f"it says that the audit could show epsilon {most}; recomputed, it is {rule.certifiable}")
     if verdict != verdict_due:
         found.append(f"it says that the audit's verdict is {verdict}; recomputed, it is {verdict_due}")
     return found

@@ -18,7 +18,7 @@ from plrvo.cli.reproduce import reproduce
 from plrvo.cli.selftest import selftest
 from plrvo.cli.train import train
 from plrvo.cli.verify import verify
-from plrvo.validate import InvalidArgument, shortened
+from plrvo.validate import InvalidArgument, printable, shortened
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[
     1
@@ -84,5 +84,5 @@ def _shown(value: object) -> str:
 
 
 def _refuse(message: str, code: int = 2) -> int:
-    print(f"plrvo: {' '.join(message.split())}", file=sys.stderr)
+    print(f"plrvo: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from plrvo.cli import options, show
 from plrvo.files import write_bytes
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, printable
 
 
 def report(
@@ -47,7 +47,7 @@ def report(
         shown: list[dict[str, Any]] = [{"kind": run.kind, "name": run.name, "verified": run.verified} for run in read]
         show.print_json({"path": str(out), "verified": not wrong, "differences": wrong, "runs": shown})
     else:
-        print(f"page: {out}")
+        print(printable(f"page: {out}"))
         for difference in wrong:
-            print(f"does not verify: {difference}")
+            print(printable(f"does not verify: {difference}"))
     return int(bool(wrong))

@@ -122,7 +122,7 @@ def _time(scale: dict[str, Any]) -> str:
 
 
 def _print_rows(found: dict[str, Any]) -> None:
-    console = Console()
+    console, found = Console(), show.harmless(found)  # rows of an earlier attempt come from files
     console.print(f"{found['title']} ({found['paper']}), scale {found['scale']}", highlight=False)
     for rows in _alike(found["rows"]):
         console.print(_table(rows))

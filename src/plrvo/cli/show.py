@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from plrvo.accounting import Epsilon, Workload, sigma_effective
@@ -15,11 +16,21 @@ from plrvo.accounting.printed import rounded_down as rounded_down  # every comma
 from plrvo.accounting.printed import rounded_up as rounded_up
 from plrvo.cli.options import plain
 from plrvo.noise import Noise
+from plrvo.validate import printable
 
 
 def print_json(result: dict[str, Any]) -> None:
     """One JSON object on stdout."""
     print(json.dumps(plain(result), allow_nan=False))
+
+
+def harmless(value: Any) -> Any:
+    """Plain data with every text in it fit for a table or a line: nothing that a terminal obeys, no markup of rich."""
+    if isinstance(value, str):
+        return escape(printable(value))
+    if isinstance(value, dict):
+        return {harmless(key): harmless(item) for key, item in value.items()}
+    return [harmless(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def bracket_result(noise: Noise, work: Workload, bracket: Epsilon) -> dict[str, Any]:

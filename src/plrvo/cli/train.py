@@ -19,7 +19,7 @@ from plrvo.cli.train_plan import make_plan
 from plrvo.cli.train_result import finish, last_of
 from plrvo.design import Plan
 from plrvo.design.exact import on_grid
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, printable
 
 
 def train(
@@ -114,7 +114,7 @@ def train(
     request = catalog.Request(task, model, data_dir, {key: value for key, value in asked.items() if value is not None})
     preset = catalog.prepare(request, streams.weights)
     for warning in preset.task.warnings:
-        print(f"plrvo: warning: {warning}", file=sys.stderr)
+        print(f"plrvo: warning: {printable(warning)}", file=sys.stderr)
     usual, model = preset.defaults, preset.model
     optimizer = usual.optimizer if optimizer is None else optimizer
     schedule = usual.schedule if schedule is None else schedule
@@ -165,6 +165,8 @@ def train(
     settings.check()
     if unsafe_diagnostics:
         print(f"plrvo: warning: {WARNING}", file=sys.stderr)
+    if seed is not None and noise is not TrainNoise.none:
+        print("plrvo: warning: NOT PRIVATE: whoever knows --seed can take the noise away", file=sys.stderr)
     if noise is TrainNoise.none:
         with StepProgress(f"{task}, not private") as watch:
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
@@ -193,6 +195,7 @@ def train(
         "epsilon_published": receipt["epsilon"]["published"],
         "delta": delta,
         "steps": receipt["steps"],
+        "seeded": receipt["run"]["seeded"],
         "noise": plan.noise.to_dict(),
         "receipt": str(out / experiment.RECEIPT),
         **({} if audit is None else {"audit": receipt["audit"]}),

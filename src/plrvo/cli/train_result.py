@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.cli import show
+from plrvo.validate import printable
 
 
 def last_of(history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -26,6 +27,8 @@ def finish(
     percent = metric == "accuracy"
     print(f"test accuracy {100 * result[metric]:.2f} %" if percent else f"test {metric} {result[metric]:.4g}")
     if "epsilon_certified" in result:
+        if result.get("seeded"):
+            print("NOT PRIVATE: the noise came from a seed, and whoever knows it can take the noise away.")
         print(
             f"certified epsilon {show.rounded_up(result['epsilon_certified'])} "
             f"at delta {show.rounded_up(result['delta'])} "
@@ -33,8 +36,9 @@ def finish(
         )
         if result.get("audit"):
             print(_audit_line(result["audit"]))
-        print(f"receipt: {result['receipt']}    check it: plrvo verify {result['receipt']}")
-    print(f"plot: {out / 'curves.png'}")
+        path = printable(result["receipt"])
+        print(f"receipt: {path}    check it: plrvo verify {path}")
+    print(f"plot: {printable(str(out / 'curves.png'))}")
 
 
 def _audit_line(audit: dict[str, Any]) -> str:

@@ -3,36 +3,78 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from plrvo.audit.receipt import found_by
+from plrvo.audit.receipt import Examined, examine
 from plrvo.cli import options, show
-from plrvo.files import read_json
+from plrvo.validate import printable
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
+_UNCOVERED = "metrics.jsonl is not covered by this receipt, which is of the first revision or has none"
 
 
 def verify(
     receipt: Annotated[Path, typer.Argument(help="receipt.json of a run.", show_default=False)],
     as_json: options.JsonOption = False,
 ) -> int:
-    """Recompute every number of a receipt; exit code 1 if any differs.
+    """Recompute every number of a receipt, and say what it certifies; exit code 1 if any differs.
 
-    Checks the plan's certificate, the epsilons from the ledger of steps, the budget, the digest of the weights, and
-    what an audit of the run says.
+    Checks the plan's certificate, the epsilons from the ledger of steps, the budget, every number that occurs twice,
+    the digests of weights, metrics and journal, and what an audit of the run says.
     """
-    wrong = found_by(receipt)
-    run = read_json(receipt, "receipt", "a receipt file").get("run")
-    unsafe = isinstance(run, dict) and run.get("unsafe_diagnostics") is True
-    verdict = "verified" if not wrong else "differs"
+    found = examine(receipt)
+    verdict = "differs" if found.differences else "verified"
     if as_json:
-        show.print_json({"verdict": verdict, "differences": wrong} | ({"note": _UNSAFE} if unsafe else {}))
+        show.print_json({"verdict": verdict, "differences": found.differences, **_certified(found)})
     else:
-        print(f"{receipt}: {verdict}")
-        for difference in wrong:
-            print(f"  - {difference}")
-        if unsafe:
-            print(f"note: {_UNSAFE}")
-    return 1 if wrong else 0
+        print(printable(f"{receipt}: {verdict}"))
+        for line in [*(f"- {difference}" for difference in found.differences), *_sentences(found)]:
+            print(printable(f"  {line}"))
+    return int(bool(found.differences))
+
+
+def _certified(found: Examined) -> dict[str, Any]:
+    """What a verified receipt certifies; nothing is known of one that differs."""
+    content, known = found.content, not found.differences
+    run = content["run"] if known else {}
+    return {
+        "epsilon_certified": content["epsilon"]["certified"] if known else None,
+        "epsilon_lower": content["epsilon"]["lower"] if known else None,
+        "delta": content["delta"] if known else None,
+        "adjacency": content["adjacency"] if known else None,
+        "steps": content["steps"] if known else None,
+        "planned_steps": content["plan"]["workload"]["steps"] if known else None,
+        "arithmetic": content["arithmetic"] if known else None,
+        "randomness": run.get("randomness"),
+        "seeded": found.seeded if known else None,
+        "metrics_covered": found.metrics_covered if known else None,
+        "notes": _notes(found) if known else [],
+    }
+
+
+def _sentences(found: Examined) -> list[str]:
+    if found.differences:
+        return ["Rely on none of its numbers."]
+    told = _certified(found)
+    return [
+        *([] if found.warning is None else [found.warning]),
+        f"certified epsilon {show.rounded_up(told['epsilon_certified'])} at delta {show.rounded_up(told['delta'])} "
+        f"(an attacker reaches at least {show.rounded_down(told['epsilon_lower'])})",
+        f"adjacency: {told['adjacency']}",
+        f"steps: {told['steps']} of the plan's {told['planned_steps']}",
+        f"arithmetic: {told['arithmetic']}",
+        f"randomness: {told['randomness'] or 'not said'}",
+        *(f"note: {note}" for note in _notes(found)[found.warning is not None :]),
+    ]
+
+
+def _notes(found: Examined) -> list[str]:
+    """What a reader has to know beside the numbers, the worst first."""
+    notes = [] if found.warning is None else [found.warning]
+    if found.content["run"].get("unsafe_diagnostics") is True:
+        notes.append(_UNSAFE)
+    if not found.metrics_covered:
+        notes.append(_UNCOVERED)
+    return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +68,7 @@ class Plan:
             "delta": self.delta,
             "epsilon_certified": self.bracket.certified,
             "epsilon_lower": self.bracket.lower,
-            "epsilon_published": self.bracket.published,
+            "epsilon_published": None if self.bracket.published == math.inf else self.bracket.published,
         }
 
     @staticmethod

@@ -35,15 +35,12 @@ def training_findings(run: Training) -> list[Finding]:
             Finding(Tone.warning, "Not private", "No noise was added. Nothing is claimed about anybody in the data.")
         ]
     found = [*_verdict(receipt), *_bounds(receipt)]
+    if run.history and not receipt.metrics_covered:
+        text = "The receipt has no digest of metrics.jsonl: nothing shows that the metrics below are those of this run."
+        found.append(Finding(Tone.warning, "Not covered", text))
     if receipt.steps < receipt.planned:
         text = f"Stopped after {receipt.steps} of {receipt.planned} steps. The numbers are for the steps taken."
         found.append(Finding(Tone.warning, "Unfinished", text))
-    if receipt.seeded:
-        text = (
-            f"The noise came from {receipt.randomness}. Whoever knows or guesses the seed can take the noise away: do "
-            "not publish this model."
-        )
-        found.append(Finding(Tone.warning, "Warning", text))
     if receipt.unsafe:
         text = "The run wrote unsafe diagnostics, which tell of private examples and lie outside of the guarantee."
         found.append(Finding(Tone.warning, "Warning", text))

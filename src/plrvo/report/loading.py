@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plrvo.audit.receipt import found_by
+from plrvo.audit.receipt import examine
 from plrvo.design import Plan
 from plrvo.files import read_json
 from plrvo.report.auditing import is_audit, read_audit, read_audits
@@ -70,10 +70,11 @@ def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Tr
 
 def _receipt(path: Path) -> Receipt:
     try:
-        differences = found_by(path)
+        examined = examine(path)
     except InvalidArgument as error:
         raise InvalidArgument("runs", str(path), error.expected) from None
-    given = Fields.of(read_json(path, "runs", "a receipt"), path, "a receipt")
+    differences = examined.differences
+    given = Fields.of(examined.content, path, "a receipt")
     plan, run, epsilon = given.part("plan"), given.part("run"), given.part("epsilon")
     work, delta = plan.part("workload"), given.amount("delta")
     task = given.part("task")
@@ -96,7 +97,9 @@ def _receipt(path: Path) -> Receipt:
         adjacency=given.text("adjacency"),
         sampler=given.text("sampler"),
         arithmetic=given.text("arithmetic"),
-        randomness=run.text("randomness"),
+        randomness=run.text_or_none("randomness") or "a source that the receipt does not name",
+        warning=examined.warning,
+        metrics_covered=examined.metrics_covered,
         unsafe=run.content.get("unsafe_diagnostics") is True,
         group=None if group is None else {**group.content, "certified": group.amount_or_none("certified")},
         audit=read_audit(given.part("audit"), "the run itself, with canaries") if "audit" in given else None,

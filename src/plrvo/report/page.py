@@ -17,6 +17,7 @@ from typing import Any
 import plrvo
 from plrvo.report import coverage, figures, findings, numbers
 from plrvo.report.runs import Audits, Receipt, Reproduction, Run, Training
+from plrvo.validate import printable
 
 
 def make_page(runs: Sequence[Run]) -> bytes:
@@ -28,6 +29,7 @@ def make_page(runs: Sequence[Run]) -> bytes:
         loader=PackageLoader("plrvo.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -44,6 +46,11 @@ def make_page(runs: Sequence[Run]) -> bytes:
         several=len(runs) > 1,
     )
     return page.encode("utf-8", "replace")  # a lone surrogate in a file becomes a question mark
+
+
+def _visible(value: Any) -> Any:
+    """Text without marks that turn its direction around or hide in it; the ends of lines stay."""
+    return "\n".join(map(printable, value.split("\n"))) if type(value) is str else value
 
 
 def _asset(environment: Any, name: str) -> str:
@@ -102,6 +109,8 @@ def _private(run: Training, receipt: Receipt) -> dict[str, Any]:
         "refuted": bracket.refutes_published,
         "delta": numbers.up(receipt.delta, "delta"),
         "seeded": receipt.seeded,
+        "warning": receipt.warning,
+        "metrics_covered": receipt.metrics_covered,
         "meaning": coverage.meaning(receipt),
         "bracket_chart": figures.bracket_chart([("", bracket, None)], "The bracket") if run.verified else None,
         "density": None if density is None else {"chart": density[0], "sentence": density[1]},
@@ -138,6 +147,7 @@ def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
                 "metric": numbers.tell_metric(run.metric, last[run.metric]) if run.metric else "",
                 "metric_name": run.metric or "",
                 "verified": run.verified,
+                "seeded": receipt is not None and receipt.seeded,
             }
         )
     brackets = [(run.name, run.receipt.bracket, None) for run in runs if run.receipt and run.verified]

@@ -61,6 +61,8 @@ class Receipt:
         plan: as recomputed, None where it does not verify.
         noise: kind and parameters, as it describes them.
         steps: those taken, of `planned`.
+        warning: why the run is not private whatever its epsilon, if it is not.
+        metrics_covered: whether the receipt vouches for the metrics beside it.
         group: what holds for all examples of one group, where they come in groups.
     """
 
@@ -82,14 +84,16 @@ class Receipt:
     sampler: str
     arithmetic: str
     randomness: str
+    warning: str | None
+    metrics_covered: bool
     unsafe: bool
     group: Mapping[str, Any] | None
     audit: AuditResult | None
 
     @property
     def seeded(self) -> bool:
-        """Whether the noise can be repeated by whoever knows a seed."""
-        return self.randomness != "the operating system"
+        """Whether the noise can be repeated by whoever knows a seed, as far as the receipt says."""
+        return self.warning is not None
 
     @property
     def exact(self) -> bool:

@@ -53,8 +53,9 @@ class Planting:
 def canary_seed(seed: int | None, resume_from: Path | None = None) -> int:
     """The seed of coins and canaries: that of the run which is resumed, or a function of the run's own, or fresh."""
     if resume_from is not None:
-        observed = read_extra(resume_from / CHECKPOINT).get("observed")
-        if not observed:
+        extra = read_extra(resume_from / CHECKPOINT)
+        observed = extra.get("observed") if isinstance(extra, dict) else None
+        if not isinstance(observed, dict) or type(observed.get("seed")) is not int:
             raise InvalidArgument("audit", str(resume_from), "a run that was started with --audit")
         return int(observed["seed"])
     if seed is None:

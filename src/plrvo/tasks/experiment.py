@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,16 +22,19 @@ from plrvo.files import locked, write_bytes
 from plrvo.noise import Keystream
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
+from plrvo.training import journal as journals
+from plrvo.training import metrics as covered
 from plrvo.training.diagnostics import FILE as UNSAFE
 from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.journal import Journal, reconcile, weights_digest
 from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.training.receipt import make_receipt, write_receipt
+from plrvo.training.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
 from plrvo.validate import InvalidArgument
 
-CHECKPOINT, WEIGHTS, METRICS, RECEIPT = "checkpoint.safetensors", "model.safetensors", "metrics.jsonl", "receipt.json"
-JOURNAL, LOCK = "journal.jsonl", ".lock"
+CHECKPOINT, WEIGHTS, RECEIPT, LOCK = "checkpoint.safetensors", "model.safetensors", "receipt.json", ".lock"
+JOURNAL, METRICS = journals.FILE, covered.FILE
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "linear")
@@ -132,6 +136,8 @@ def run_private(
         raise InvalidArgument(
             "delta", plan.delta, f"less than 1/N = {1 / task.size:.3g}; larger deltas allow leaking an example"
         )
+    if not math.isfinite(plan.bracket.certified):
+        raise InvalidArgument("noise", plan.noise.kind, "one for which an epsilon can be certified: use more noise")
     settings.check()
     chief = _join_processes()
     engine = PrivacyEngine(plan, postprocess=settings.postprocess)
@@ -211,6 +217,16 @@ class _Work:
             self._write_checkpoint([])
             return self.history
         state = self.engine.load_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer)
+        try:
+            self._take_up(state)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
+            raise InvalidArgument("resume", str(self.checkpoint), "a checkpoint that `plrvo train` wrote") from None
+        return self.history
+
+    def _take_up(self, state: dict[str, Any]) -> None:
+        observer = self.task.observer
         for name, value in self.fixed.items():
             if state["fixed"].get(name) != value:
                 raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
@@ -220,8 +236,7 @@ class _Work:
             self._forfeit(lost)
         if observer is not None:
             observer.begin(self.optimizer, self.plan, state["observed"])
-        self.history = state["history"]
-        return self.history
+        self.history = [dict(row) for row in state["history"]]
 
     def permits(self, step: int, wanted: bool) -> bool:
         """Whether results of this step may be seen; every process but the chief is blind."""
@@ -271,9 +286,15 @@ class _Work:
         audit = None
         if task.observer is not None and steps == self.plan.workload.steps:
             audit = task.observer.conclude(self.module, self.engine.get_epsilon(self.plan.delta))
-        how = _how(self.settings, self.engine.grad_sample_mode, self.optimizer, metrics)
         self.receipt = make_receipt(
-            self.engine, self.optimizer, out / WEIGHTS, task.description, how, audit, self.journal
+            self.engine,
+            self.optimizer,
+            out / WEIGHTS,
+            task.description,
+            _how(self.settings, self.engine.seeded, metrics),
+            audit,
+            self.journal,
+            covered.summary(out / METRICS, len(metrics)),
         )
         write_receipt(out / RECEIPT, self.receipt)
 
@@ -346,21 +367,16 @@ def _metrics(task: Task, module: nn.Module, settings: Settings, last: bool) -> M
     return {**metrics, **task.finish(module, settings.out)} if last and task.finish else metrics
 
 
-def _how(settings: Settings, mode: str | None, optimizer: Any, metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    seeded = (
-        "a fixed seed: not private against whoever knows it" if settings.seed is not None else "the operating system"
-    )
+def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    known = FIXED_SEED if settings.seed is not None else CALLERS_GENERATORS
     return {
-        "clipping": settings.clipping,
-        "grad_sample_mode": mode,
-        "expected_batch_size": optimizer.expected_batch_size * getattr(optimizer, "world_size", 1),
-        "processes": getattr(optimizer, "world_size", 1),
         "optimizer": settings.optimizer,
         "learning_rate": settings.learning_rate,
         "momentum": settings.momentum,
         "weight_decay": settings.weight_decay,
         "schedule": settings.schedule,
-        "randomness": seeded,
+        "seeded": seeded,
+        "randomness": known if seeded else UNSEEDED,
         "unsafe_diagnostics": settings.unsafe_diagnostics,
         "metrics": metrics[-1] if metrics else None,
     }

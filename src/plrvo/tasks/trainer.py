@@ -7,7 +7,6 @@ steps so far is logged in its place.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,16 @@ from transformers.trainer_utils import TrainOutput
 
 from plrvo.design import Plan
 from plrvo.files import write_bytes
+from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipt import make_receipt, write_receipt
+from plrvo.training.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.validate import InvalidArgument
 
 RECEIPT = "receipt.json"
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
 WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
-# What these do would happen outside the account, or has not been shown to keep examples apart.
-_REFUSED = (
-    *("fp16", "bf16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size", "gradient_checkpointing"),
-    *("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen"),
-)
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
 
 
@@ -46,10 +42,14 @@ class PrivateTrainer(Trainer):
     | `max_steps`, `num_train_epochs` | the plan's steps; another number in `max_steps` is refused |
     | `max_grad_norm` | not used: each example's gradient is clipped to the plan's clip |
     | `gradient_accumulation_steps` | 1; the plan's sampling rate says how large a batch is |
-    | optimizer, learning rate, schedule, evaluation, saving | as ever |
+    | `dataloader_...` | not used in training: batches are drawn in this process |
+    | optimizer, learning rate, schedule, collator, evaluation, saving | as ever |
 
     `criterion(outputs, labels)` has a `reduction` as torch's losses do; cross entropy of the logits by default. `task`
     describes data and model in the receipt. Generators that are not given are seeded by the operating system.
+
+    What it cannot do is refused (`plrvo.tasks.trainer_refusals`): an own `compute_loss`, heads with another loss and no
+    criterion for it, callbacks that see gradients before the noise.
     """
 
     def __init__(
@@ -68,11 +68,14 @@ class PrivateTrainer(Trainer):
         task: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("compute_loss_func") is not None:
-            raise InvalidArgument("compute_loss_func", kwargs["compute_loss_func"], "criterion, a loss by example")
-        super().__init__(model=model, args=_checked(args, plan.workload.steps), **kwargs)
+        refuse.refuse_keywords(kwargs)
+        refuse.refuse_overrides(self, PrivateTrainer)
+        if criterion is None:
+            refuse.refuse_other_losses(model, kwargs.get("train_dataset"))
+        super().__init__(model=model, args=refuse.checked_arguments(args, plan.workload.steps), **kwargs)
         self.engine = PrivacyEngine(plan, postprocess=postprocess)
-        self._criterion = criterion or LogitsLoss()
+        self._criterion: nn.Module = criterion or LogitsLoss()
+        self._given = criterion is not None
         self._options: dict[str, Any] = {
             "clipping": clipping,
             "grad_sample_mode": grad_sample_mode,
@@ -81,7 +84,6 @@ class PrivateTrainer(Trainer):
             "sample_generator": sample_generator,
         }
         self._task = task or {}
-        self._seeded = noise_generator is not None or sample_generator is not None
         self._private: Any = None  # the model under its wrapper, from the first call on
         self._noisy: Any = None
         keep_examples_apart(model)
@@ -100,6 +102,9 @@ class PrivateTrainer(Trainer):
             raise InvalidArgument("trial", trial, "None: every trial of a search spends a budget of its own")
         if self._private is not None:
             raise InvalidArgument("plan", self._noisy.steps_taken, "one call of train(): its steps have been taken")
+        refuse.refuse_overrides(self, PrivateTrainer)  # once more: methods can be put into an object
+        for callback in self.callback_handler.callbacks:
+            refuse.refuse_callback(callback)
         done = super().train(ignore_keys_for_eval=ignore_keys_for_eval)
         wrapper: Any = self._private
         wrapper.to_standard_module()
@@ -114,6 +119,9 @@ class PrivateTrainer(Trainer):
         data: Any = self.train_dataset
         trained: Any = self.model
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
+        if not self._given:
+            few = self._prepare_inputs(collate([data[i] for i in range(min(2, len(data)))]))
+            refuse.refuse_another_loss_in_the_model(trained, self._criterion, few)
         prepared = self.engine.make_private(
             module=trained,
             optimizer=self.create_optimizer(),
@@ -125,6 +133,11 @@ class PrivateTrainer(Trainer):
         self._criterion = criterion[0] if criterion else self._criterion
         self.optimizer = self._noisy
         return loader
+
+    def add_callback(self, callback: Any) -> None:
+        """As ever, unless it would see gradients before the noise."""
+        refuse.refuse_callback(callback)
+        super().add_callback(callback)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Clip what a batch contributes, part by part; the Trainer calls the optimizer, which adds the noise."""
@@ -174,16 +187,12 @@ class PrivateTrainer(Trainer):
             "examples": len(examples),
             **self._task,
         }
-        seeded = "the caller's generators: not private against whoever knows their seeds"
         run = {
-            "clipping": self._options["clipping"],
-            "grad_sample_mode": self.engine.grad_sample_mode,
-            "expected_batch_size": self._noisy.expected_batch_size,
-            "processes": 1,
             "optimizer": type(self._noisy.original_optimizer).__name__,
             "learning_rate": self.args.learning_rate,
             "schedule": str(self.args.lr_scheduler_type),
-            "randomness": seeded if self._seeded else "the operating system",
+            "seeded": self.engine.seeded,
+            "randomness": CALLERS_GENERATORS if self.engine.seeded else UNSEEDED,
             "metrics": next((row for row in reversed(self.state.log_history) if "eval_loss" in row), None),
         }
         weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), folder / TRAINED)
@@ -191,24 +200,3 @@ class PrivateTrainer(Trainer):
             trained_only = {name: p.detach().clone() for name, p in trained.named_parameters() if p.requires_grad}
             write_bytes(weights, save_tensors(trained_only))
         write_receipt(folder / RECEIPT, make_receipt(self.engine, self._noisy, weights, task, run))
-
-
-def _checked(args: Any, steps: int) -> Any:
-    """A copy of the arguments with the plan's number of steps."""
-    for name in _REFUSED:
-        if getattr(args, name, None) not in (None, False, 0, "", "no", [], {}):
-            raise InvalidArgument(name, getattr(args, name), "its default: it is not supported in private training")
-    if args.gradient_accumulation_steps != 1:
-        raise InvalidArgument(
-            "gradient_accumulation_steps",
-            args.gradient_accumulation_steps,
-            "1: the plan's sampling rate says how large a batch is, per_device_train_batch_size how much of it is "
-            "in memory at once",
-        )
-    if args.world_size > 1 or args.n_gpu > 1:
-        raise InvalidArgument("world_size", args.world_size * max(1, args.n_gpu), "1: one process and one device")
-    if args.max_steps not in (-1, steps):
-        raise InvalidArgument("max_steps", args.max_steps, f"{steps}, the plan's steps, or -1")
-    copied = copy.copy(args)
-    copied.max_steps = steps
-    return copied

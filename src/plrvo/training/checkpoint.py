@@ -19,8 +19,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from plrvo.files import write_bytes
+from plrvo.files import parse_json, write_bytes
 from plrvo.noise import Keystream
+from plrvo.training import checkpoint_checks as checks
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.sampler import PoissonSampler
 from plrvo.training.unwrap import unwrapped
@@ -63,28 +64,38 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
 
 
 def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -> Any:
-    """Bring a freshly prepared run to the state in the file; refuses a file of another plan."""
+    """Bring a freshly prepared run to the state in the file; refuses a file of another plan.
+
+    All of the file is checked first (`checkpoint_checks`), and the ledger is loaded before the weights: whatever goes
+    wrong, nothing was trained that is not counted.
+    """
     tensors, record = _unpack(path)
-    plan = engine.plan.to_dict() if engine.plan else None
-    if record["plan"] != plan:
+    plan = engine.plan
+    if plan is None or record.get("plan") != plan.to_dict():
         raise InvalidArgument("resume", str(path), "a checkpoint of this plan; this one was written by another")
-    state = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
     try:
+        checks.check_record(record, plan, optimizer)
+        state = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
+        checks.check_weights(state, unwrapped(module))
+        checks.check_streams(tensors, record["remaining"], engine.sampler, optimizer)
+        optimizer_state = _unflatten(record["optimizer"], tensors)
+        checks.check_optimizer(optimizer_state, optimizer)
+        engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
+        ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
+        if isinstance(engine.sampler, PoissonSampler):
+            if "generator.sample" in tensors:
+                _set_stream_state(engine.sampler.generator, tensors["generator.sample"])
+            engine.sampler.remaining = record["remaining"]
+        if "generator.noise" in tensors:
+            _set_stream_state(optimizer.generator, tensors["generator.noise"])
+        torch.set_rng_state(tensors["generator.global"])
         unwrapped(module).load_state_dict(state)
-        optimizer.load_state_dict(_unflatten(record["optimizer"], tensors))
-    except (RuntimeError, ValueError, KeyError) as error:
+        optimizer.load_state_dict(optimizer_state)
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        said = error.expected if isinstance(error, InvalidArgument) else str(error) or type(error).__name__
         raise InvalidArgument(
-            "resume", str(path), f"a checkpoint of this model ({' '.join(str(error).split())})"
+            "resume", str(path), f"a checkpoint of this model and this run ({' '.join(said.split())})"
         ) from None
-    torch.set_rng_state(tensors["generator.global"])
-    if "generator.noise" in tensors:
-        _set_stream_state(optimizer.generator, tensors["generator.noise"])
-    engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
-    ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
-    if isinstance(engine.sampler, PoissonSampler):
-        if "generator.sample" in tensors:
-            _set_stream_state(engine.sampler.generator, tensors["generator.sample"])
-        engine.sampler.remaining = record["remaining"]
     return record["extra"]
 
 
@@ -102,7 +113,7 @@ def _set_stream_state(generator: torch.Generator | Keystream, state: torch.Tenso
 
 def read_extra(path: Path) -> Any:
     """What the run that wrote the checkpoint put beside its state."""
-    return _unpack(path)[1]["extra"]
+    return _unpack(path)[1].get("extra")
 
 
 def _pack(tensors: dict[str, torch.Tensor], record: dict[str, Any]) -> bytes:
@@ -118,13 +129,13 @@ def _unpack(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         tensors = load_tensors(content)
         length = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        metadata = parse_json(content[8 : 8 + length])["__metadata__"]
         text, digest = metadata["record"], metadata["digest"]
         whole = digest == _digest(tensors, text)
-        record = json.loads(text)
-    except (SafetensorError, ValueError, KeyError, TypeError):
+        record = parse_json(text)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         whole, record = False, {}
-    if not whole or record.get("format") != _FORMAT:
+    if not whole or not isinstance(record, dict) or record.get("format") != _FORMAT:
         raise InvalidArgument("resume", str(path), "a whole checkpoint; this one is cut short or damaged")
     return tensors, record
 

@@ -31,8 +31,9 @@ from typing import Any
 import torch
 
 from plrvo.files import parse_json, read_at_most
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, shortened
 
+FILE = "journal.jsonl"
 _LARGEST = 1 << 28  # bytes: more than a million releases
 
 
@@ -128,6 +129,11 @@ def unreconciled(folder: Path, known: dict[str, Any], steps: int) -> list[str]:
         return [f"the journal {path.name} is not that of the receipt: {error.expected}"]
     if journal.steps > steps:
         return [f"results of {journal.steps} steps have been released; the receipt counts {steps}: resume the run"]
+    if journal.releases != known["releases"] or known["steps"] != steps or journal.steps != steps:
+        return [
+            f"it counts {shortened(known['releases'])} releases up to step {shortened(known['steps'])}, and {steps} "
+            f"steps; the journal has {journal.releases} up to step {journal.steps}: a receipt is a release itself"
+        ]
     return []
 
 

@@ -162,9 +162,14 @@ def _from_transformers(name: str, **where: Any) -> tuple[Any, Any, str]:
     weights = where or {"use_safetensors": True}  # never a pickle
     try:
         with quiet():
-            config = without_dropout(AutoConfig.from_pretrained(name, **where))
+            config = without_dropout(AutoConfig.from_pretrained(name, trust_remote_code=False, **where))
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                name, config=config, dtype=torch.float32, output_loading_info=True, **weights
+                name,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                trust_remote_code=False,
+                **weights,
             )
     except (OSError, ValueError, RuntimeError) as error:
         raise _refusal(name, local, error) from None
@@ -173,7 +178,7 @@ def _from_transformers(name: str, **where: Any) -> tuple[Any, Any, str]:
         key = min([*report["missing_keys"], *(str(key) for key, *_ in report["mismatched_keys"])])
         raise InvalidArgument("model", name, f"a causal language model: it has no weights for {key}")
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, **where)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **where)
         known = set(tokenizer("a table", add_special_tokens=False).input_ids) - {tokenizer.unk_token_id}
     except Exception as error:  # transformers raises whatever its many tokenizers raise
         reason = " ".join(str(error).split())[:200]

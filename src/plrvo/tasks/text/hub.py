@@ -23,7 +23,7 @@ def load_from_hub(text_set: TextSet, source: str) -> tuple[Examples, Examples]:
         raise InvalidArgument("data", source, "datasets to be installed: pip install datasets") from None
     name, _, configuration = rest.partition(":")
     try:
-        loaded = datasets.load_dataset(name, configuration or None)
+        loaded = datasets.load_dataset(name, configuration or None, trust_remote_code=False)
     except Exception as error:  # the library raises whatever its many parts raise; all of it is about the name
         reason = " ".join(str(error).split())[:200]
         raise InvalidArgument(

@@ -61,7 +61,7 @@ class MeanPooled(nn.Module):
 
 
 def load_checkpoint(name: str, classes: int, generator: torch.Generator) -> Checkpoint:
-    """The checkpoint called `name`; only safetensors weights are read, never a pickle."""
+    """The checkpoint called `name`; only safetensors weights are read, never a pickle, and no code in it is run."""
     try:
         from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
     except ImportError:
@@ -70,16 +70,18 @@ def load_checkpoint(name: str, classes: int, generator: torch.Generator) -> Chec
     mean = _mean_pooled(Path(place))
     try:
         with quiet(), initialised_from(generator):
-            config = without_dropout(AutoConfig.from_pretrained(place, num_labels=classes))
-            tokenizer = AutoTokenizer.from_pretrained(place)
+            config = without_dropout(AutoConfig.from_pretrained(place, num_labels=classes, trust_remote_code=False))
+            tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
             if mean:
                 # An encoder's own pooler, where it has one, would be trained for nothing.
                 pooler = {"add_pooling_layer": False} if config.model_type in ("bert", "roberta", "xlm-roberta") else {}
-                encoder = AutoModel.from_pretrained(place, config=config, use_safetensors=True, **pooler)
+                encoder = AutoModel.from_pretrained(
+                    place, config=config, use_safetensors=True, trust_remote_code=False, **pooler
+                )
                 model: Any = MeanPooled(encoder, classes)
             else:
                 model = AutoModelForSequenceClassification.from_pretrained(
-                    place, config=config, use_safetensors=True, ignore_mismatched_sizes=True
+                    place, config=config, use_safetensors=True, trust_remote_code=False, ignore_mismatched_sizes=True
                 )
     except (OSError, ValueError, RuntimeError) as error:
         raise InvalidArgument(

@@ -52,6 +52,7 @@ def vit(checkpoint: str, data_shape: tuple[int, int, int], classes: int, scaling
             label2id={name: label for label, name in names.items()},
             ignore_mismatched_sizes=True,
             use_safetensors=True,
+            trust_remote_code=False,
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:

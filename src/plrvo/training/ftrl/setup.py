@@ -1,19 +1,18 @@
-"""What the engine, the checkpoint and the receipt ask of this folder."""
+"""What the engine and the checkpoint ask of this folder."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
-from plrvo.accounting.correlated import ADJACENCY, CorrelatedLedger, CyclicPoisson
+from plrvo.accounting.correlated import CyclicPoisson
 from plrvo.design import Plan
 from plrvo.noise import Keystream
 from plrvo.training.draws import Draws
-from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
+from plrvo.training.ftrl.order import OrderedBatches, OwnOrder
 from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 
@@ -113,44 +112,3 @@ def load_state(
         optimizer.noise_stream.restore(arrays, steps)
     else:
         optimizer.noise_stream.skip(steps)
-
-
-def claims(plan: Plan, sampler: Any) -> dict[str, Any]:
-    """What a receipt says about adjacency and sampling."""
-    if plan.correlation is None:
-        return {"adjacency": "add or remove one example", "sampler": "poisson"}
-    if isinstance(sampler, CyclicSampler):  # its coins are secret: nothing of them is written
-        return {"adjacency": ADJACENCY, "sampler": f"poisson within each of {sampler.groups} groups in turn"}
-    return {"adjacency": ADJACENCY, "sampler": f"{sampler.to_dict()['order']} order", "visits": sampler.to_dict()}
-
-
-def differences(receipt: dict[str, Any], plan: Plan, ledger: Any) -> list[str]:
-    """What a correlated receipt claims about its visits, recomputed."""
-    if plan.correlation is None:
-        return [] if not isinstance(ledger, CorrelatedLedger) else ["the ledger is correlated; the plan is not"]
-    found = []
-    if not isinstance(ledger, CorrelatedLedger) or ledger.correlation != plan.correlation:
-        found.append("the ledger has another correlation than the plan")
-    if receipt["adjacency"] != ADJACENCY:
-        found.append(f"it claims the adjacency {receipt['adjacency']!r}; correlated noise has {ADJACENCY!r}")
-    if isinstance(plan.correlation.participation, CyclicPoisson):
-        return found
-    visits, participation = receipt["visits"], plan.correlation.order
-    if visits["steps"] != receipt["steps"]:
-        found.append(f"it visited {visits['steps']} batches in {receipt['steps']} steps")
-    if visits["largest_count"] > participation.epochs:
-        found.append(f"an example was visited {visits['largest_count']} times; the plan has {participation.epochs}")
-    if visits["smallest_separation"] is not None and visits["smallest_separation"] < participation.separation:
-        found.append(
-            f"visits were {visits['smallest_separation']} steps apart; the plan has {participation.separation}"
-        )
-    if visits["seed"] is not None:
-        order = OwnOrder(visits["size"], participation, plan.workload.steps, int(visits["seed"]))
-        again = OrderedBatches(order, visits["size"], participation, plan.workload.steps)
-        try:
-            again.return_to(visits["steps"])
-        except (ScheduleViolated, InvalidArgument) as error:
-            return [*found, f"the order of visits cannot be made again: {error}"]
-        if again.to_dict() != visits:
-            found.append("the order of visits, made again from its seed, is another one")
-    return found

@@ -1,0 +1,129 @@
+"""What a checkpoint must say to be continued from, whoever packed it: all of it is checked before anything is loaded.
+
+A digest shows that a file is as it was written, not by whom. A file that was packed again, with a digest that fits, can
+hold anything; it must not end in a traceback, and it must not give a run more steps than its budget, nor a cheaper
+account of those that were taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from plrvo.accounting import Ledger
+from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
+from plrvo.design import Plan
+from plrvo.noise import Keystream
+from plrvo.training.compared import is_count, same
+from plrvo.training.sampler import PoissonSampler
+from plrvo.validate import shortened
+
+_KEYS = {"format", "plan", "ledger", "steps_taken", "remaining", "optimizer", "extra"}
+
+
+class Contradiction(ValueError):
+    """What is wrong with a checkpoint, in words for the one who resumes."""
+
+
+def check_record(record: dict[str, Any], plan: Plan, optimizer: Any) -> None:
+    """Counts and ledger: those of a run of this plan, and no more steps left than its budget has."""
+    missing = _KEYS - record.keys()
+    if missing:
+        raise Contradiction(f"it has no {min(missing)}")
+    taken, remaining = record["steps_taken"], record["remaining"]
+    if not is_count(taken) or not is_count(remaining):
+        raise Contradiction(f"{shortened(taken)} steps taken, {shortened(remaining)} remaining")
+    if optimizer.most_steps is not None and taken > optimizer.most_steps:
+        raise Contradiction(f"it has taken {taken} of {optimizer.most_steps} steps")
+    if remaining > max(0, plan.workload.steps - taken):
+        raise Contradiction(f"it has {remaining} steps left after {taken} of {plan.workload.steps}")
+    ledger = read_ledger(record["ledger"])
+    if ledger.steps != taken:
+        raise Contradiction(f"it has taken {taken} steps; its ledger has {ledger.steps}")
+    _check_ledger(ledger, plan, optimizer)
+    correlated = record.get("correlated")
+    if (correlated is None) != (plan.correlation is None):
+        raise Contradiction("only one of the plan and the checkpoint is correlated")
+    if correlated is not None:
+        _check_correlated(correlated, remaining)
+
+
+def _check_ledger(ledger: Ledger | CorrelatedLedger, plan: Plan, optimizer: Any) -> None:
+    if isinstance(ledger, CorrelatedLedger) or plan.correlation is not None:
+        if not isinstance(ledger, CorrelatedLedger) or replace(ledger, taken=0) != plan.empty_ledger():
+            raise Contradiction("its ledger is of another plan")
+        return
+    for noise, work in ledger.entries:
+        if noise != plan.noise or work.sample_rate != plan.workload.sample_rate:
+            raise Contradiction("its ledger has another noise or sampling rate than the plan")
+        if not same(work.clip, optimizer.clip) or work.dimension != optimizer.dimension:
+            raise Contradiction(f"its ledger has clip {work.clip} and dimension {work.dimension}, and the run others")
+
+
+def _check_correlated(state: dict[str, Any], remaining: int) -> None:
+    key = int(state["key"])
+    if not isinstance(state["key"], str) or not 0 <= key < 1 << 256 or (key == 0 and remaining):
+        raise Contradiction("it has no key for the noise of the steps that are left")
+    if "digest" in state and not (isinstance(state["digest"], str) and len(state["digest"]) == 64):
+        raise Contradiction("it has no digest of the batches so far")
+
+
+def check_weights(state: dict[str, torch.Tensor], module: nn.Module) -> None:
+    """The names, shapes and types of this module."""
+    own = module.state_dict()
+    for name in own.keys() | state.keys():
+        if name not in state or name not in own:
+            raise Contradiction(f"weights for {name} are in only one of the two")
+        if own[name].shape != state[name].shape or own[name].dtype != state[name].dtype:
+            form, due = (f"{tuple(t.shape)} of {t.dtype}" for t in (state[name], own[name]))
+            raise Contradiction(f"weights for {name} of shape {form}; the model has {due}")
+
+
+def check_streams(tensors: dict[str, torch.Tensor], remaining: int, sampler: Any, optimizer: Any) -> None:
+    """States of the generators that this run has, wherever steps are left."""
+    due: dict[str, Any] = {"generator.global": None}
+    if remaining:
+        due["generator.noise"] = optimizer.generator
+        if isinstance(sampler, PoissonSampler):
+            due["generator.sample"] = sampler.generator
+    for name, generator in due.items():
+        if name not in tensors:
+            raise Contradiction(f"it has no {name}, and {remaining} steps left")
+        like = torch.zeros(1, dtype=torch.int64)
+        if not isinstance(generator, Keystream):
+            like = torch.get_rng_state() if generator is None else generator.get_state()
+        if tensors[name].shape != like.shape or tensors[name].dtype != like.dtype:
+            raise Contradiction(f"{name} has the shape {tuple(tensors[name].shape)} of {tensors[name].dtype}")
+
+
+def check_optimizer(state: Any, optimizer: Any) -> None:
+    """Groups with the settings of this optimizer, and for each parameter numbers of its shape."""
+    own = optimizer.state_dict()
+    if not isinstance(state, dict) or state.keys() != own.keys():
+        raise Contradiction("its optimizer is another one")
+    groups = list(zip(state["param_groups"], own["param_groups"], strict=True))
+    for saved, group in groups:
+        if saved.keys() != group.keys() or saved["params"] != group["params"]:
+            raise Contradiction("its optimizer has other groups of parameters")
+        for name, value in group.items():
+            if not _alike(saved[name], value):
+                raise Contradiction(f"its optimizer has {name} {shortened(saved[name])}")
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, kept in state["state"].items():
+        if not is_count(index) or index >= len(parameters):
+            raise Contradiction(f"its optimizer has a parameter {shortened(index)}")
+        for name, value in kept.items():
+            if isinstance(value, torch.Tensor) and value.numel() != 1 and value.shape != parameters[index].shape:
+                raise Contradiction(f"its optimizer keeps {name} of shape {tuple(value.shape)} for parameter {index}")
+
+
+def _alike(saved: Any, own: Any) -> bool:
+    if isinstance(own, list | tuple):
+        return isinstance(saved, list | tuple) and len(saved) == len(own) and all(map(_alike, saved, own))
+    numbers = (int, float)
+    if type(own) in numbers:
+        return type(saved) in numbers and same(saved, saved)  # finite
+    return type(saved) is type(own)

@@ -1,0 +1,59 @@
+"""Two pieces of plain data side by side: what is written, and what it should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from plrvo.validate import shortened
+
+_TOLERANCE = 1e-9  # relative: the same formula on another computer
+
+
+def same(written: Any, due: Any) -> bool:
+    """Equal but for the last digits of a number. Nothing equals NaN or an infinity, and True is not 1."""
+    return not any(True for _ in differing("", written, due))
+
+
+def differing(where: str, written: Any, due: Any) -> Iterator[str]:
+    """A sentence for every leaf that is not as it should be."""
+    if isinstance(due, dict) and isinstance(written, dict):
+        for key in due.keys() - written.keys():
+            yield f"{_under(where, key)} is missing"
+        for key in written.keys() - due.keys():
+            yield f"{_under(where, key)} is not a part of it"
+        for key in due.keys() & written.keys():
+            yield from differing(_under(where, key), written[key], due[key])
+    elif isinstance(due, list | tuple) and isinstance(written, list | tuple) and len(due) == len(written):
+        for i, (one, other) in enumerate(zip(written, due, strict=True)):
+            yield from differing(f"{where}[{i}]", one, other)
+    elif not _same_leaf(written, due):
+        yield f"it says {where} {shortened(written)}; recomputed, it is {shortened(due)}"
+
+
+def is_finite(value: Any) -> bool:
+    """A number that a computation can start from."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number of 400 digits
+        return False
+
+
+def is_count(value: Any) -> bool:
+    """A whole number of zero or above, and written as one."""
+    return type(value) is int and value >= 0 and is_finite(value)
+
+
+def _same_leaf(written: Any, due: Any) -> bool:
+    if isinstance(due, int | float) and not isinstance(due, bool):
+        if not is_finite(due) or not is_finite(written):
+            return False
+        return bool(written == due if isinstance(due, int) else abs(written - due) <= _TOLERANCE * abs(due))
+    return type(written) is type(due) and bool(written == due)
+
+
+def _under(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else str(key)

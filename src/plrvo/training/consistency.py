@@ -1,0 +1,338 @@
+"""Where a receipt contradicts itself, the files beside it, or what is recomputed from it.
+
+Every leaf of a receipt is one of three kinds:
+
+| leaf | what happens to it |
+|---|---|
+| `plan` | its bracket is recomputed, and it is written once more and compared, key by key |
+| `ledger` | likewise; noise, rate, clip and delta are the plan's, the dimension that of the trained parameters |
+| `steps`, `complete`, `delta`, `epsilon`, `group`, `adjacency`, `sampler`, `visits`, `arithmetic` | recomputed |
+| `run.metrics`, `metrics`, `journal`, `weights` | compared with the files beside the receipt, and with each other |
+| `audit` | recomputed from its counts, and compared with the claim and the canaries (`plrvo.audit.receipt`) |
+| `run.clipping`, `.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
+| the rest of `run`, `task` and `versions` | words and settings which no guarantee rests on: of the right form |
+
+A certified epsilon that is not finite certifies nothing, and no comparison holds for NaN or infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plrvo.accounting import Ledger
+from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
+from plrvo.design import Plan
+from plrvo.files import json_digest
+from plrvo.noise import GridNoise, Laplace
+from plrvo.training import derived, journal, metrics, seeding
+from plrvo.training.compared import differing, is_count, is_finite, same
+from plrvo.training.diagnostics import FILE as DIAGNOSTICS
+from plrvo.training.ftrl import claims as visited
+from plrvo.training.score import postprocessor
+from plrvo.validate import InvalidArgument, shortened
+
+REVISION = 2  # of the format: 2 covers metrics, and says whether a seed was used
+# What a receipt of the revision has, and what has been added since the first ones.
+_ALWAYS = {"receipt", "task", "plan", "ledger", "steps", "complete", "delta", "epsilon", "adjacency", "sampler"}
+_ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
+_ADDED = {"group", "postprocess", "audit", "journal"}
+_SINCE_2 = {"revision", "metrics"}
+_RUN_SINCE_2 = ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded")
+_MOST_CORRELATED_STEPS = 10_000_000
+_CLIPPING, _MODES = ("flat", "per_layer", "l1"), ("bookkeeping", "hooks", "ghost")
+# Another spelling of a number or a path is a mistake; to read it as the same one would be another.
+_WRONG_FORM = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, MemoryError)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A receipt whose plan and ledger are valid."""
+
+    receipt: dict[str, Any]
+    folder: Path
+    plan: Plan
+    ledger: Ledger | CorrelatedLedger
+
+    @property
+    def task(self) -> dict[str, Any]:
+        return _mapping(self.receipt["task"], "task")
+
+    @property
+    def run(self) -> dict[str, Any]:
+        return _mapping(self.receipt["run"], "run")
+
+    @property
+    def revision(self) -> int:
+        return REVISION if "revision" in self.receipt else 1
+
+    @property
+    def released(self) -> journal.Journal | None:
+        """The journal beside the receipt, if it has one that can be read."""
+        known = self.receipt.get("journal")
+        return None if known is None else journal.Journal.open(self.folder / _name(known["file"]))
+
+
+def differences(receipt: dict[str, Any], folder: Path) -> list[str]:
+    """One sentence for each contradiction, none if there is none."""
+    with np.errstate(all="ignore"):  # whatever overflows ends in an infinity, which is a difference
+        return _differences(receipt, folder)
+
+
+def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
+    found = _attempted(lambda: list(_whole(receipt)))
+    try:
+        _refuse_what_is_too_long(receipt)
+        plan, ledger = Plan.from_dict(receipt["plan"]), read_ledger(receipt["ledger"])
+    except _WRONG_FORM as error:
+        return [*found, f"the plan or the ledger is not valid: {_told(error)}"]
+    read = _Read(receipt, folder, plan, ledger)
+    for check in (_plan, _ledger, _counts, _epsilons, _claims, _task, _run, _journal, _metrics, _weights):
+        found += _attempted(lambda check=check: list(check(read)))  # type: ignore[misc]
+    return found
+
+
+def _refuse_what_is_too_long(receipt: dict[str, Any]) -> None:
+    """Correlated noise is recomputed step by step: a number in a file must not take all memory."""
+    for described in (receipt["plan"], *receipt["ledger"]):
+        steps = described["workload"]["steps"]
+        if "correlation" in described and steps > _MOST_CORRELATED_STEPS:
+            raise InvalidArgument("steps", steps, f"at most {_MOST_CORRELATED_STEPS} steps of correlated noise")
+
+
+def _attempted(check: Callable[[], list[str]]) -> list[str]:
+    try:
+        return check()
+    except _WRONG_FORM as error:
+        return [f"a part of the receipt is missing or has the wrong form ({_told(error)})"]
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, InvalidArgument) else shortened(error)
+
+
+def _whole(receipt: dict[str, Any]) -> Iterator[str]:
+    if receipt["digest"] != json_digest({key: value for key, value in receipt.items() if key != "digest"}):
+        yield "the receipt has been changed since it was written (its digest differs)"
+    needed, known = _ALWAYS, _ALWAYS | _ADDED
+    if "revision" in receipt:
+        if type(receipt["revision"]) is not int or receipt["revision"] != REVISION:
+            yield f"it is of revision {shortened(receipt['revision'])}; this version knows {REVISION}"
+        needed, known = known | _SINCE_2, known | _SINCE_2
+    visits = {"visits"} if "visits" in receipt and _in_order(receipt) else set()
+    for key in sorted(needed - receipt.keys()):
+        yield f"{key} is missing"
+    for key in sorted(receipt.keys() - known - visits):
+        yield f"{shortened(key)} is not a part of a receipt"
+    if "revision" not in receipt and "seeded" in _mapping(receipt["run"], "run"):
+        yield "its revision is missing"
+
+
+def _in_order(receipt: dict[str, Any]) -> bool:
+    correlation = _mapping(receipt["plan"], "plan").get("correlation")
+    return correlation is not None and "groups" not in correlation["participation"]
+
+
+def _plan(read: _Read) -> Iterator[str]:
+    yield from differing("plan", read.receipt["plan"], read.plan.to_dict())
+    if not is_finite(read.plan.bracket.certified):
+        yield "the plan certifies no finite epsilon"
+
+
+def _ledger(read: _Read) -> Iterator[str]:
+    yield from differing("ledger", read.receipt["ledger"], read.ledger.to_list())
+    plan, due = read.plan.workload, _due_dimension(read)
+    if due is not None and due > plan.dimension:
+        yield f"it trained {due} parameters; the plan has the dimension {plan.dimension}"
+    correlated = isinstance(read.ledger, CorrelatedLedger)
+    if isinstance(read.ledger, CorrelatedLedger) and read.ledger.work != plan:
+        yield f"the ledger has the workload {read.ledger.work}; the plan has {plan}"
+    for noise, work in read.ledger.entries:
+        if noise != read.plan.noise:
+            yield f"the ledger has the noise {noise.to_dict()}; the plan has {read.plan.noise.to_dict()}"
+        if work.clip > plan.clip or not same(work.clip, plan.clip) or work.sample_rate != plan.sample_rate:
+            yield f"the ledger has clip {work.clip} and rate {work.sample_rate}; the plan has others"
+        if not correlated and work.dimension > plan.dimension:
+            yield f"the ledger has the dimension {work.dimension}; the plan has {plan.dimension}"
+        if not correlated and due is not None and work.dimension != due:
+            yield f"the ledger has the dimension {work.dimension}; {due} is that of what was trained"
+
+
+def _due_dimension(read: _Read) -> int | None:
+    """The coordinates that one gradient has: all trained parameters, those of canaries too; one under an l1 clip."""
+    if read.run.get("clipping") == "l1":
+        return 1
+    trained, planted = read.task.get("trainable_parameters"), read.task.get("canaries")
+    if trained is None:
+        return None
+    own = planted["count"] * planted["coordinates"] if planted is not None and planted["kind"] == "gradient" else 0
+    return int(trained + own)
+
+
+def _counts(read: _Read) -> Iterator[str]:
+    steps, planned = read.ledger.steps, read.plan.workload.steps
+    if not is_count(read.receipt["steps"]) or read.receipt["steps"] != steps:
+        yield f"it claims {shortened(read.receipt['steps'])} steps; its ledger has {steps}"
+    if read.receipt["complete"] is not (steps == planned):
+        yield f"it says complete={shortened(read.receipt['complete'])}; {steps} of {planned} steps were taken"
+
+
+def _epsilons(read: _Read) -> Iterator[str]:
+    delta, budget = read.plan.delta, read.plan.epsilon
+    if not same(read.receipt["delta"], delta):
+        yield f"it claims delta {shortened(read.receipt['delta'])}; the plan has {delta}"
+    due, written = derived.epsilons(read.ledger, delta), read.receipt["epsilon"]
+    yield from differing("epsilon", written, due)
+    certified = written["certified"]
+    if not is_finite(due["certified"]) or not is_finite(certified):
+        yield f"certified epsilon {shortened(certified)}: recomputed, it is {due['certified']}; nothing is certified"
+    elif budget is not None and max(certified, due["certified"] or 0.0) > budget:
+        yield f"certified epsilon {certified} exceeds the budget {budget}"
+    group = derived.group(read.ledger, delta, read.task)
+    yield from differing("group", read.receipt.get("group"), group)
+
+
+def _claims(read: _Read) -> Iterator[str]:
+    receipt = read.receipt
+    yield from differing("arithmetic", receipt["arithmetic"], derived.arithmetic(read.plan.noise))
+    yield from visited.differences(receipt, read.plan, read.ledger)
+    postprocessor(receipt.get("postprocess"), read.plan.noise)  # raises where there is no such thing
+
+
+def _task(read: _Read) -> Iterator[str]:
+    task = read.task
+    for name in ("trainable_parameters", "examples", "group_size"):
+        if name in task and not (is_count(task[name]) and task[name] > 0):
+            yield f"task.{name} is {shortened(task[name])}, and not a number of them"
+    for name in ("name", "model"):
+        if not isinstance(task.get(name, ""), str):
+            yield f"task.{name} is {shortened(task[name])}, and not a text"
+    if read.revision > 1 and "trainable_parameters" not in task:
+        yield "task.trainable_parameters is missing"
+    examples, visits = task.get("examples"), read.receipt.get("visits")
+    if examples is None:
+        return
+    for what, count in (
+        ("group_size", task.get("group_size")),
+        ("canaries", (task.get("canaries") or {}).get("count")),
+    ):
+        if count is not None and count > examples:
+            yield f"task.{what} has {count} of the {examples} examples"
+    if visits is not None and visits["size"] != examples:
+        yield f"it visited {shortened(visits['size'])} examples; the task has {examples}"
+
+
+def _run(read: _Read) -> Iterator[str]:
+    run, plan = read.run, read.plan
+    if read.revision > 1:
+        for name in _RUN_SINCE_2:
+            if run.get(name) is None and (name != "seeded" or name not in run):
+                yield f"run.{name} is missing"
+    clipping, mode, processes = (run.get(name) for name in ("clipping", "grad_sample_mode", "processes"))
+    exact, alone = isinstance(plan.noise, GridNoise), plan.correlation is not None or read.task.get("canaries")
+    if clipping is not None and clipping not in _CLIPPING:
+        yield f"run.clipping is {shortened(clipping)}, and none of {', '.join(_CLIPPING)}"
+    if clipping == "l1" and (not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1 or plan.correlation):
+        yield "it clipped to an l1 norm; that takes Laplace noise and a plan of dimension 1, without correlation"
+    if mode is not None and mode not in _MODES:
+        yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(_MODES)}"
+    if clipping == "l1" and mode not in (None, "hooks"):
+        yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
+    if exact and (clipping not in (None, "flat") or mode not in (None, "hooks") or processes not in (None, 1)):
+        yield "its noise is exact; that takes flat clipping of single gradients in one process"
+    if processes is not None and not (is_count(processes) and processes > 0):
+        yield f"run.processes is {shortened(processes)}"
+    if alone and processes not in (None, 1):
+        yield f"it ran in {processes} processes; correlated and audited runs have one"
+    yield from _seed_and_settings(read, run)
+
+
+def _seed_and_settings(read: _Read, run: dict[str, Any]) -> Iterator[str]:
+    seeded, sentence = run.get("seeded"), run.get("randomness")
+    if not isinstance(seeded, bool | None) or not isinstance(sentence, str | None):
+        yield f"it says seeded {shortened(seeded)}, randomness {shortened(sentence)}"
+    elif read.revision > 1 and seeded is not seeding.is_seeded({"randomness": sentence}):
+        yield f"it says seeded={seeded}; its noise came from {shortened(sentence)}"
+    batch = run.get("expected_batch_size", 1)
+    if not is_finite(batch) or batch <= 0:
+        yield f"run.expected_batch_size is {shortened(batch)}"
+    for name in ("learning_rate", "momentum", "weight_decay"):
+        if not is_finite(run.get(name, 0)):
+            yield f"run.{name} is {shortened(run[name])}"
+    for name in ("optimizer", "schedule"):
+        if not isinstance(run.get(name, ""), str):
+            yield f"run.{name} is {shortened(run[name])}"
+    versions = _mapping(read.receipt["versions"], "versions")
+    if not all(isinstance(version, str) for version in versions.values()):
+        yield "a version is not a text"
+    unsafe = run.get("unsafe_diagnostics", False)
+    if not isinstance(unsafe, bool):
+        yield f"run.unsafe_diagnostics is {shortened(unsafe)}"
+    elif not unsafe and (read.folder / DIAGNOSTICS).exists():
+        yield f"{DIAGNOSTICS} lies beside the receipt, which does not tell of it"
+
+
+def _journal(read: _Read) -> Iterator[str]:
+    known = read.receipt.get("journal")
+    if known is None:
+        if (read.folder / journal.FILE).exists() and read.revision > 1:
+            yield f"{journal.FILE} lies beside the receipt, which does not tell of it"
+        return
+    if set(known) != {"file", "releases", "steps", "digest"}:
+        yield f"its journal has the parts {shortened(sorted(known))}"
+    if known["file"] != journal.FILE and (read.folder / journal.FILE).exists():
+        yield f"its journal is {shortened(known['file'])}, and {journal.FILE} lies beside it"
+    yield from journal.unreconciled(read.folder, {**known, "file": _name(known["file"])}, read.ledger.steps)
+
+
+def _metrics(read: _Read) -> Iterator[str]:
+    receipt, last = read.receipt, read.run.get("metrics")
+    if last is not None and not isinstance(last, dict):
+        yield f"run.metrics is {shortened(last)}"
+        return
+    known = receipt.get("metrics")
+    if known is None:
+        if last and last.keys() & {"step", "epsilon_certified"}:  # words of the caller's have neither
+            yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta)
+        if read.revision > 1 and (receipt["journal"] is not None or (read.folder / metrics.FILE).exists()):
+            yield f"{metrics.FILE} is not covered"
+        return
+    if set(known) != {"file", "sha256", "rows"}:
+        yield f"its metrics have the parts {shortened(sorted(known))}"
+    if known["file"] != metrics.FILE:
+        yield f"its metrics are in {shortened(known['file'])}; readers look into {metrics.FILE}"
+    if receipt["journal"] is None:
+        yield "it has metrics, and no journal of what was released"
+        return
+    released = read.released
+    seen = set() if released is None else set(released.weights_at)
+    known = {**known, "file": _name(known["file"])}
+    yield from metrics.differences(read.folder, known, last, read.ledger, read.plan.delta, seen)
+
+
+def _weights(read: _Read) -> Iterator[str]:
+    known = read.receipt["weights"]
+    if set(known) != {"file", "sha256"}:
+        yield f"its weights have the parts {shortened(sorted(known))}"
+    weights = read.folder / _name(known["file"])
+    if not weights.is_file():
+        yield f"the weights {weights.name} are not beside the receipt"
+    elif derived.file_digest(weights) != known["sha256"]:
+        yield f"the weights {weights.name} are not those that the receipt was written for"
+
+
+def _name(file: Any) -> str:
+    """The name of a file beside the receipt: no path to another place."""
+    if not isinstance(file, str) or not file or Path(file).name != file or "\0" in file:
+        raise InvalidArgument("file", file, "the name of a file beside the receipt")
+    return file
+
+
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidArgument(name, value, "an object with names")
+    return value

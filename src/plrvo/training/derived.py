@@ -1,0 +1,43 @@
+"""What a receipt says that follows from its plan and its ledger: written by one side, recomputed by the other."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting import Ledger
+from plrvo.accounting.correlated import CorrelatedLedger
+from plrvo.accounting.group import group_epsilon
+from plrvo.noise import GridNoise, Noise
+
+
+def epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, float | None]:
+    """The bracket. The paper's formula has no say where it is infinite, and JSON has no word for that."""
+    bracket = ledger.epsilon(delta)
+    published = bracket.published
+    told = published is not None and math.isfinite(published)
+    return {"certified": bracket.certified, "lower": bracket.lower, "published": published if told else None}
+
+
+def group(ledger: Ledger | CorrelatedLedger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
+    """What holds for all examples of one group, where the task says that they come in groups."""
+    size = task.get("group_size")
+    if size is None:
+        return None
+    value = group_epsilon(ledger, size, delta)
+    return {"of": task.get("group"), "size": size, "certified": None if math.isinf(value) else value, "delta": delta}
+
+
+def arithmetic(noise: Noise) -> str:
+    """In which numbers the sums were made."""
+    if isinstance(noise, GridNoise):
+        return f"integers on a grid of width {noise.cell!r}, with exact noise from a cryptographic keystream"
+    return "floating point (idealised: not safe against attacks on the last bits)"
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,94 @@
+"""The metrics of a run, as its receipt covers them.
+
+A receipt has the digest of the file, so that a page may chart its numbers as those of the run. What follows from the
+ledger (the certified epsilon after a step) is recomputed, at the first step, the last and some between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting import Ledger
+from plrvo.accounting.correlated import CorrelatedLedger
+from plrvo.training.compared import is_count, same
+from plrvo.training.derived import file_digest
+from plrvo.training.loop import read_history
+from plrvo.validate import InvalidArgument
+
+FILE = "metrics.jsonl"
+_RECOMPUTED = 8  # rows: each of them costs an account
+
+
+def summary(path: Path, rows: int) -> dict[str, Any]:
+    """What a receipt says of the file."""
+    return {"file": path.name, "sha256": file_digest(path), "rows": rows}
+
+
+def differences(
+    folder: Path, known: dict[str, Any], last: Any, ledger: Ledger | CorrelatedLedger, delta: float, seen: set[int]
+) -> Iterator[str]:
+    """Where the file beside a receipt is not the one that it knows, or contradicts it.
+
+    `last` is the last row as the receipt has it; `seen` are the steps that the journal says were released.
+    """
+    path = folder / known["file"]
+    if not path.is_file():
+        yield f"the metrics {path.name} are not beside the receipt"
+        return
+    if file_digest(path) != known["sha256"]:
+        yield f"the metrics {path.name} are not those that the receipt was written for"
+        return
+    try:
+        rows = read_history(path)
+    except InvalidArgument as error:
+        yield f"the metrics {path.name} cannot be read: expected {error.expected}"
+        return
+    if not is_count(known["rows"]) or len(rows) != known["rows"]:
+        yield f"it counts {known['rows']} rows of metrics; there are {len(rows)}"
+    if not same(last, rows[-1] if rows else None):
+        yield f"its last metrics are {last}; the last row of {path.name} is another"
+    steps: list[Any] = [row.get("step") for row in rows]
+    if not all(is_count(step) and 0 < step <= ledger.steps for step in steps) or steps != sorted(set(steps)):
+        yield f"the metrics {path.name} are not of rising steps up to the {ledger.steps} of the ledger"
+        return
+    unseen = [step for step in steps if step not in seen]
+    if unseen:
+        yield f"it has metrics of step {unseen[0]}, whose release is not in the journal"
+    for row in _spread(rows):
+        yield from epsilon_differences(row, ledger, delta)
+
+
+def epsilon_differences(row: dict[str, Any], ledger: Ledger | CorrelatedLedger, delta: float) -> Iterator[str]:
+    """Whether the epsilon in a row of metrics is the one that the ledger had at that step."""
+    step: Any = row.get("step")
+    if not is_count(step) or not 0 < step <= ledger.steps:
+        yield f"it has metrics of step {step}; the ledger has {ledger.steps} steps"
+        return
+    before = _after(ledger, step)
+    if before is None or "epsilon_certified" not in row:
+        return
+    value = before.certified(delta).value
+    if not same(row["epsilon_certified"], value):
+        yield f"its metrics say epsilon {row['epsilon_certified']} after {step} steps; recomputed, it is {value}"
+
+
+def _after(ledger: Ledger | CorrelatedLedger, step: int) -> Ledger | CorrelatedLedger | None:
+    """The ledger as it was after so many steps; None where steps of several kinds came in an unknown order."""
+    if isinstance(ledger, CorrelatedLedger):
+        return replace(ledger, taken=step)
+    if step == ledger.steps:
+        return ledger
+    if len(ledger.entries) != 1:
+        return None
+    noise, work = ledger.entries[0]
+    return Ledger().plus(noise, replace(work, steps=step))
+
+
+def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len(rows) <= _RECOMPUTED:
+        return rows
+    last = _RECOMPUTED - 1
+    return [rows[i * (len(rows) - 1) // last] for i in range(_RECOMPUTED)]

@@ -1,0 +1,220 @@
+"""Receipts that were changed in several places at once, files beside them that were exchanged, and old receipts."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.training.receipts import KINDS, changed
+
+import plrvo
+from plrvo.audit.receipt import examine, found_by
+from plrvo.training import derived
+from plrvo.training.compared import is_count, is_finite, same
+from plrvo.training.journal import Journal
+from plrvo.training.metrics import summary
+from plrvo.validate import InvalidArgument
+
+FIRST = Path(__file__).parent / "first_receipts"  # of format 1 before it had revisions
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return {name: KINDS[name](tmp_path_factory.mktemp(name)).parent for name in ("poisson", "correlated", "l1")}
+
+
+@pytest.fixture
+def folder(made, tmp_path, request):
+    return Path(shutil.copytree(made[getattr(request, "param", "poisson")], tmp_path / "run"))
+
+
+def forge(folder, change):
+    """Change the receipt, and sign it again."""
+    path = folder / "receipt.json"
+    path.write_text(changed(json.loads(path.read_text()), (), lambda receipt, _: change(receipt)))
+    return found_by(path)
+
+
+def both(receipt, **workload):
+    receipt["plan"]["workload"] |= workload
+    receipt["ledger"][0]["workload"] |= workload
+
+
+def claimed(receipt, plan):
+    """Make the receipt say what the plan says."""
+    described = plan.to_dict()
+    receipt["plan"] = described
+    receipt["ledger"] = [{"noise": described["noise"], "workload": described["workload"]}]
+
+
+def nothing_certified(receipt):
+    """At a clip of 1e308 no bound is finite."""
+    plan = plrvo.Plan.certify(plrvo.Laplace(1.0), plrvo.Workload(0.1, 6, 1e308, 650), 1e-5)
+    assert plan.bracket.certified == float("inf")
+    claimed(receipt, plan)
+    receipt["plan"]["epsilon_lower"] = receipt["epsilon"]["lower"] = plan.bracket.lower
+    receipt["epsilon"] |= {"certified": 0.1, "published": None}
+
+
+def delta_of_another_plan(receipt):
+    """The epsilon that is true at the larger delta, written under the smaller one."""
+    plan = plrvo.Plan.from_dict(receipt["plan"])
+    larger = plrvo.Plan.certify(plan.noise, plan.workload, 1e-3)
+    receipt["epsilon"] = derived.epsilons(plrvo.Ledger().plus(plan.noise, plan.workload), 1e-3)
+    assert larger.bracket.certified == receipt["epsilon"]["certified"]
+    receipt["delta"] = 1e-3
+
+
+def cheaper_ledger(**workload):
+    """A ledger that costs less than the plan, with the epsilon that follows from it."""
+
+    def change(receipt):
+        plan = plrvo.Plan.from_dict(receipt["plan"])
+        work = replace(plan.workload, **workload)
+        receipt["ledger"][0]["workload"] |= workload
+        receipt["epsilon"] = derived.epsilons(plrvo.Ledger().plus(plan.noise, work), plan.delta)
+        receipt["steps"], receipt["complete"] = work.steps, work.steps == plan.workload.steps
+
+    return change
+
+
+def fewer_parameters(receipt):
+    cheaper_ledger(dimension=64)(receipt)
+    receipt["plan"]["workload"]["dimension"] = 64
+
+
+FORGERIES = {
+    "an infinite epsilon, recomputed": (nothing_certified, "nothing is certified"),
+    "another delta": (delta_of_another_plan, "delta"),
+    "a smaller clip in the ledger": (cheaper_ledger(clip=0.5), "clip"),
+    "a smaller dimension in the ledger": (cheaper_ledger(dimension=64), "dimension"),
+    "a smaller dimension in both": (fewer_parameters, "dimension"),
+    "fewer steps than were journalled": (cheaper_ledger(steps=2), "6 steps have been released"),
+    "more steps than were journalled": (lambda r: (both(r, steps=9), r.update(steps=9)), "9"),
+    "l1 clipping at a dimension of one": (
+        lambda r: (both(r, dimension=1), r["run"].update(clipping="flat")),
+        "dimension",
+    ),
+    "no journal": (lambda r: r.update(journal=None), "journal.jsonl lies beside"),
+    "no journal, no metrics": (lambda r: r.update(journal=None, metrics=None), "journal.jsonl lies beside"),
+    "no metrics": (lambda r: r.update(metrics=None), "metrics.jsonl is not covered"),
+    "metrics of another run": (lambda r: r["run"]["metrics"].update(accuracy=0.99), "last metrics"),
+    "seeded, and it does not say so": (lambda r: r["run"].update(randomness="a fixed seed"), "seeded"),
+    "a format that is true": (lambda r: r.update(receipt=True), None),
+    "weights somewhere else": (lambda r: r["weights"].update(file="../run/model.safetensors"), "beside the receipt"),
+    "an audit of nothing": (lambda r: r.update(audit={}), "audit"),
+    "an audit that is false": (lambda r: r.update(audit=False), "audit"),
+    "canaries without an audit": (
+        lambda r: r["task"].update(canaries={"count": 5, "kind": "example", "included": "by a fair coin each"}),
+        "audit",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_what_contradicts_itself_is_found(folder, forgery):
+    change, said = FORGERIES[forgery]
+    if said is None:
+        with pytest.raises(InvalidArgument, match="a receipt of format 1"):
+            forge(folder, change)
+    else:
+        assert any(said in line for line in forge(folder, change))
+
+
+def test_one_step_of_forty_in_the_journal_is_found(folder):
+    """The journal was begun anew after its first line, and the receipt knows that one."""
+    path = folder / "journal.jsonl"
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    known = Journal.open(path).summary()
+    assert any("a receipt is a release itself" in line for line in forge(folder, lambda r: r.update(journal=known)))
+
+
+def rewritten(folder, change):
+    """Metrics that were changed, with a receipt that knows the new ones."""
+    path = folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    change(rows)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def sign(receipt):
+        receipt["metrics"] = summary(path, len(rows))
+        receipt["run"]["metrics"] = rows[-1] if rows else None
+
+    return forge(folder, sign)
+
+
+@pytest.mark.parametrize("folder", ["poisson", "correlated"], indirect=True)
+def test_metrics_are_covered(folder):
+    path = folder / "metrics.jsonl"
+    assert examine(folder / "receipt.json").metrics_covered
+    path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 0.9'))
+    assert any("metrics.jsonl are not those" in line for line in found_by(folder / "receipt.json"))
+    path.unlink()
+    assert any("not beside" in line for line in found_by(folder / "receipt.json"))
+
+
+METRICS = {
+    "a smaller epsilon at the end": (lambda rows: rows[-1].update(epsilon_certified=0.1), "recomputed"),
+    "a smaller epsilon on the way": (lambda rows: rows[0].update(epsilon_certified=0.1), "recomputed"),
+    "an infinite one": (lambda rows: rows[0].update(epsilon_certified=1e999), "JSON object in every line"),
+    "an epsilon that is a word": (lambda rows: rows[0].update(epsilon_certified="small"), "recomputed"),
+    "a step that was not released": (lambda rows: rows[0].update(step=1), "not in the journal"),
+    "steps beyond the last": (lambda rows: rows[-1].update(step=60), "rising steps"),
+    "steps that fall": (lambda rows: rows.reverse(), "rising steps"),
+    "a step that is a half": (lambda rows: rows[0].update(step=2.5), "rising steps"),
+    "no step": (lambda rows: rows[0].pop("step"), "rising steps"),
+}
+
+
+@pytest.mark.parametrize("folder", ["poisson", "correlated"], indirect=True)
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_that_contradict_the_ledger_are_found(folder, name):
+    change, said = METRICS[name]
+    assert any(said in line for line in rewritten(folder, change))
+
+
+def test_metrics_that_were_rewritten_as_they_were_verify(folder):
+    assert rewritten(folder, lambda rows: None) == []
+
+
+@pytest.mark.parametrize("folder", ["poisson"], indirect=True)
+def test_diagnostics_beside_a_receipt_that_denies_them_are_found(folder):
+    (folder / "unsafe-diagnostics.jsonl").write_text("")
+    assert any("unsafe-diagnostics" in line for line in found_by(folder / "receipt.json"))
+
+
+@pytest.mark.parametrize("folder", ["l1"], indirect=True)
+@pytest.mark.parametrize("change", [{"clipping": "flat"}, {"grad_sample_mode": "ghost"}], ids=str)
+def test_an_l1_clip_that_is_called_another_is_found(folder, change):
+    assert forge(folder, lambda receipt: receipt["run"].update(change))
+
+
+@pytest.mark.parametrize("name", ["audited", "corr", "exact"])
+def test_the_first_receipts_verify_still(name):
+    examined = examine(FIRST / name / "receipt.json")
+    assert "revision" not in examined.content
+    assert examined.differences == []
+    assert not examined.metrics_covered
+
+
+def test_a_new_receipt_does_not_pass_for_an_old_one(folder):
+    assert forge(folder, lambda receipt: receipt.pop("revision"))
+    assert forge(folder, lambda receipt: receipt.pop("metrics"))
+
+
+def test_no_comparison_holds_for_what_is_not_finite():
+    for value in (float("inf"), float("nan"), 10**400):
+        assert not is_finite(value)
+        assert not same(value, value)
+        assert not same(1.0, value)
+        assert not same(value, 1.0)
+    assert not same(True, 1)
+    assert not same(1, True)
+    assert same(1.0 + 1e-12, 1.0)
+    assert not same(1.0 + 1e-8, 1.0)
+    assert same([{"a": None}], [{"a": None}])
+    assert not same([{}], [{"a": None}])
+    assert not same([1, 2], [1])
+    assert not is_count(True)
+    assert not is_count(2.0)

@@ -1,0 +1,181 @@
+"""No leaf of a receipt can be changed, even with a digest that fits, unless no guarantee rests on it.
+
+The receipts are of real runs. `FREE` has every leaf that may be changed within its form, with the reason.
+"""
+
+import functools
+import json
+import math
+
+import pytest
+from tests.training.receipts import KINDS, changed, containers, leaves
+
+from plrvo.accounting import Ledger
+from plrvo.accounting.correlated import CorrelatedLedger
+from plrvo.audit.receipt import found_by
+from plrvo.validate import InvalidArgument
+
+AFTER = "what is done with a released gradient costs no privacy"
+WORD = "the caller's word, which nothing can be compared with"
+ALL = frozenset(KINDS)
+CORRELATED = frozenset({"correlated", "cyclic"})
+# Leaf: the kinds of receipt in which another value of the same form passes, and why it may.
+FREE = {
+    "plan.epsilon": (ALL, "a budget is a wish; that the certified epsilon does not exceed it is checked"),
+    "plan.workload.dimension": ({"grouped"}, "a plan may be for more parameters; Gaussian noise costs the same"),
+    "postprocess": (ALL, AFTER),
+    "run.expected_batch_size": (ALL, "a public divisor: whatever it is, the sum has its noise already"),
+    "run.learning_rate": (ALL, AFTER),
+    "run.momentum": (ALL, AFTER),
+    "run.weight_decay": (ALL, AFTER),
+    "run.optimizer": (ALL, AFTER),
+    "run.schedule": (ALL, AFTER),
+    "run.grad_sample_mode": (ALL - {"exact", "l1"}, "each mode releases the same clipped sum"),
+    "run.processes": (ALL - {"exact", "audited"} - CORRELATED, "noise is added once, however many processes there are"),
+    "run.clipping": (ALL - {"exact", "l1"}, "flat and per_layer clip the whole gradient to the same norm"),
+    "run.randomness": (ALL, "words; that run.seeded agrees with how they begin is checked"),
+    "run.unsafe_diagnostics": (
+        ALL - {"audited"},
+        "may warn of a file that has been deleted; one that is there is told",
+    ),
+    "task.name": (ALL, WORD),
+    "task.model": (ALL, WORD),
+    "task.examples": (ALL - {"correlated"}, "how much data there was; the sampling rate is in the plan"),
+    "task.trainable_parameters": (CORRELATED | {"l1"}, "charged at the plan's dimension, or at an l1 norm's"),
+    "task.data_sha256": (ALL, WORD),
+    "task.data_source": (ALL, WORD),
+    "task.canaries.included": ({"audited"}, WORD),
+    "versions": (ALL, WORD),
+}
+# Where words may be added: descriptions of data and model, settings, and what was installed.
+OPEN = {
+    ("task",),
+    ("task", "canaries"),
+    ("run",),
+    ("versions",),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Accounts of equal ledgers are computed once: thousands of receipts share a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Ledger, CorrelatedLedger):
+            for name in ("epsilon", "certified"):
+                patch.setattr(kind, name, functools.lru_cache(maxsize=None)(getattr(kind, name)))
+        yield
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request, tmp_path_factory):
+    return request.param, KINDS[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def wrong_forms(value):
+    """Values that no writer of receipts would put in the place of this one."""
+    options = [None, True, "\x1b[2K\r", [], {"x": 1}, -1.5, math.inf, 10**400]
+    return [other for other in options if type(other) is not type(value) or other in (math.inf, 10**400)]
+
+
+def other_values(value):
+    """Values that it could have had."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value - 1, 2 * value + 1, -value - 1, 10**12]
+    if isinstance(value, float):
+        return [value * 1.001 + 1e-3, value * 0.999 - 1e-300, value / 2, -value - 1e-3, 1e12]
+    if isinstance(value, str):
+        return [value + "x", value[:-1], "", "flat", "per_layer", "hooks", "ghost", "score", "poisson"]
+    return [0, 0.5, 1e6, "x", "score", False]
+
+
+def accepted(path, text):
+    """Whether the changed receipt verifies; a difference or a refusal is the only other end."""
+    other = path.with_name("changed.json")
+    other.write_text(text)
+    try:
+        found = found_by(other)
+    except InvalidArgument:
+        return False
+    return not found
+
+
+def name_of(at):
+    return ".".join(str(key) for key in at if not isinstance(key, int))
+
+
+def free_in(kind):
+    return {name for name, (kinds, _) in FREE.items() if kind in kinds}
+
+
+def put(value):
+    def change(container, key):
+        container[key] = value
+
+    return change
+
+
+def test_a_receipt_that_is_as_it_was_verifies(kind):
+    path = kind[1]
+    assert found_by(path) == []
+    assert accepted(path, changed(json.loads(path.read_text()), ("steps",), lambda container, key: None))
+
+
+def test_no_leaf_can_be_changed_but_those_that_are_free(kind):
+    name, path = kind
+    receipt = json.loads(path.read_text())
+    free = set()
+    for at, value in leaves(receipt):
+        for other in other_values(value):
+            if other != value and accepted(path, changed(receipt, at, put(other))):
+                free.add("versions" if at[0] == "versions" else name_of(at))
+    assert free == free_in(name)
+
+
+WORDS = ("task.data_sha256", "task.data_source", "task.canaries.included")  # or anything else
+LESS = {("plan.epsilon", None), ("postprocess", None), ("run.metrics", None)}  # says nothing
+
+
+def test_no_leaf_can_have_another_form(kind):
+    path = kind[1]
+    receipt = json.loads(path.read_text())
+    for at, value in leaves(receipt):
+        if name_of(at) in WORDS:
+            continue
+        for other in wrong_forms(value):
+            if (name_of(at), other) not in [*LESS, (name_of(at), value)]:
+                assert not accepted(path, changed(receipt, at, put(other))), (at, other)
+
+
+# May be left out: what is not there is not claimed.
+SILENT = {name for name in FREE if name.startswith(("task.", "run.", "versions"))} | {"task.canaries.coordinates"}
+SILENT -= {"run.expected_batch_size", "run.grad_sample_mode", "run.processes", "run.clipping", "run.randomness"}
+SILENT -= {"task.trainable_parameters"}
+
+
+def test_no_leaf_can_be_left_out(kind):
+    path = kind[1]
+    receipt = json.loads(path.read_text())
+    for at, _ in leaves(receipt):
+        silent = ("versions" if at[0] == "versions" else name_of(at)) in SILENT
+        if not silent:
+            assert not accepted(path, changed(receipt, at, lambda container, key: container.pop(key))), at
+
+
+def test_nothing_can_be_added_but_words(kind):
+    path = kind[1]
+    receipt = json.loads(path.read_text())
+
+    def add(container, key):
+        (container if key is None else container[key])["extra"] = "x"
+
+    for at in containers(receipt):
+        assert accepted(path, changed(receipt, at, add)) == (at in OPEN), at
+
+
+def test_a_list_can_be_neither_longer_nor_shorter(kind):
+    path = kind[1]
+    receipt = json.loads(path.read_text())
+    for change in (lambda c, k: c[k].append(c[k][0]), lambda c, k: c[k].clear(), lambda c, k: c[k].append({})):
+        assert not accepted(path, changed(receipt, ("ledger",), change))
