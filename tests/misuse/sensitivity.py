@@ -267,7 +267,11 @@ class PeeksABit(nn.Module):
 
 
 for _name, _norm, _match in (
-    ("batch normalisation without affine parameters", lambda: nn.BatchNorm1d(8, affine=False), "norm|BatchNorm|buffers"),
+    (
+        "batch normalisation without affine parameters",
+        lambda: nn.BatchNorm1d(8, affine=False),
+        "norm|BatchNorm|buffers",
+    ),
     ("batch normalisation with frozen parameters", lambda: _frozen(nn.BatchNorm1d(8)), "norm|BatchNorm|buffers"),
     (
         "batch normalisation without running statistics",
@@ -293,7 +297,9 @@ for _name, _norm, _match in (
 def instance(mode: str) -> None:
     images = TensorDataset(torch.randn(60, 2, 4, 4), data().tensors[1])
     norm = nn.InstanceNorm2d(2, track_running_stats=True)
-    Private(mode, nn.Sequential(nn.Conv2d(2, 2, 1), norm, nn.Flatten(), nn.Linear(32, CLASSES)), examples=images).train()
+    Private(
+        mode, nn.Sequential(nn.Conv2d(2, 2, 1), norm, nn.Flatten(), nn.Linear(32, CLASSES)), examples=images
+    ).train()
 
 
 @B.row(

@@ -86,7 +86,9 @@ class Private:
             warnings.simplefilter("ignore")
             loss(forward(x), y).backward()
             self.optimizer.pre_step()
-        return torch.cat([p.grad.flatten().double() for p in self.optimizer.params]) * self.optimizer.expected_batch_size
+        return (
+            torch.cat([p.grad.flatten().double() for p in self.optimizer.params]) * self.optimizer.expected_batch_size
+        )
 
 
 def effect_of_first(mode: str, x: Tensor, y: Tensor, module: nn.Module | None = None, **how: Any) -> float:

@@ -324,7 +324,10 @@ def patched(mode: str) -> None:
 class Circular(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.convolution, self.scale = nn.Conv1d(1, 4, 3, padding=1, padding_mode="circular"), nn.Parameter(torch.ones(1))
+        self.convolution, self.scale = (
+            nn.Conv1d(1, 4, 3, padding=1, padding_mode="circular"),
+            nn.Parameter(torch.ones(1)),
+        )
         self.out = nn.Linear(4 * FEATURES, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -352,7 +355,9 @@ def _right_or_refused(mode: str, module: nn.Module) -> None:
     assert float((found - torch.stack(expected).sum(dim=0)).norm()) <= 0.01 * CLIP
 
 
-@C.row("write the model with `torch.save` after a step", "nothing on it is without noise", modes=("bookkeeping", "hooks"))
+@C.row(
+    "write the model with `torch.save` after a step", "nothing on it is without noise", modes=("bookkeeping", "hooks")
+)
 def saved(mode: str) -> None:
     run = Private(mode, steps=2)
     run.train()
@@ -413,6 +418,10 @@ def finished_checkpoint(mode: str) -> None:
     assert isinstance(engine.accountant.ledger, CorrelatedLedger)
 
 
-@C.row("pickle or copy the optimizer, to draw its noise again", "refused", error=(TypeError, pickle.PicklingError, AttributeError))
+@C.row(
+    "pickle or copy the optimizer, to draw its noise again",
+    "refused",
+    error=(TypeError, pickle.PicklingError, AttributeError),
+)
 def pickled(mode: str) -> None:
     copy.deepcopy(Private(mode).optimizer)

@@ -226,7 +226,9 @@ def _forget(reference: weakref.WeakMethod[Any]) -> None:
 
 def _checked_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
     losses = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
-    weights = (grad_tensors,) * len(losses) if grad_tensors is None or isinstance(grad_tensors, Tensor) else grad_tensors
+    weights = (
+        (grad_tensors,) * len(losses) if grad_tensors is None or isinstance(grad_tensors, Tensor) else grad_tensors
+    )
     for loss, weight in zip(losses, weights, strict=False):
         for reference in tuple(_checks):
             check = reference()

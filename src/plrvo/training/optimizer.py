@@ -94,7 +94,9 @@ class NoiseMixin(_Base):
     @property
     def _step_supports_amp_scaling(self) -> bool:
         raise InvalidArgument(
-            "GradScaler", "step", "loss.backward() and optimizer.step(): a scaler skips steps by gradients before the noise"
+            "GradScaler",
+            "step",
+            "loss.backward() and optimizer.step(): a scaler skips steps by gradients before the noise",
         )
 
     @property

@@ -194,7 +194,10 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
         outputs = [o for o in _rows_of(module(*tried.args, **tried.kwargs), tried) if o.requires_grad]
         weights = [torch.randn(o.select(tried.dimension, 0).shape, generator=generator).to(o) for o in outputs]
         return [
-            sum(((o.select(tried.dimension, i) * w).sum() for o, w in zip(outputs, weights, strict=True)), torch.zeros(()))
+            sum(
+                ((o.select(tried.dimension, i) * w).sum() for o, w in zip(outputs, weights, strict=True)),
+                torch.zeros(()),
+            )
             for i in range(tried.rows)
         ]
 

@@ -112,7 +112,9 @@ class Watch:
             return
         self.seen_loss = True
         if loss.ndim:
-            raise NotASum(f"loss: expected one number, a {self._reduction} over examples; it has shape {tuple(loss.shape)}")
+            raise NotASum(
+                f"loss: expected one number, a {self._reduction} over examples; it has shape {tuple(loss.shape)}"
+            )
         rows = [o for o in self._outputs if o.ndim > self._dimension]
         if self._factors is not None:
             self._factors.check(loss, rows, self.rows, weight)

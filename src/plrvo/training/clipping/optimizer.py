@@ -121,7 +121,6 @@ class SamplesMixin(ClippingMixin):
             p.summed_grad = total if p.summed_grad is None else p.summed_grad.add_(total)
             _mark_as_processed(p.grad_sample)
 
-
     def _norms_of(self, gradients: Tensor) -> Tensor:
         if self.clipping == "l1":
             return torch.linalg.vector_norm(gradients, 1, dim=1, dtype=torch.float64)

@@ -37,9 +37,7 @@ class SamplesModule(GradSampleModule):
             on_try=self._pause,
         )
         self.forbid_grad_accumulation()
-        self._dropping = [
-            p.register_post_accumulate_grad_hook(_drop) for p in m.parameters() if p.requires_grad
-        ]
+        self._dropping = [p.register_post_accumulate_grad_hook(_drop) for p in m.parameters() if p.requires_grad]
 
     def remove_hooks(self) -> None:
         self.watch.remove()
