@@ -1,4 +1,4 @@
-"""Seeds with other shapes than Gamma's: uniform, truncated normal, Weibull."""
+"""Seeds with other shapes than Gamma's: uniform and truncated normal (`weibull` has one more)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from plrvo import validate
+from plrvo.noise.quadrature import legendre
 from plrvo.noise.seeds import Array, Seed
 
 
@@ -78,8 +79,9 @@ class UniformSeed(Seed):
         if self.low == 0:
             return math.inf
         if power == 1:
-            return math.log(self.high / self.low) / (self.high - self.low)
-        return (self.low ** (1 - power) - self.high ** (1 - power)) / ((power - 1) * (self.high - self.low))
+            return math.log1p((self.high - self.low) / self.low) / (self.high - self.low)
+        # (low^(1-p) - high^(1-p)) / (high - low), divided on paper.
+        return sum(self.low**-i * self.high ** (i - power) for i in range(1, power)) / (power - 1)
 
 
 @dataclass(frozen=True)
@@ -104,22 +106,27 @@ class TruncatedNormalSeed(Seed):
         return (self.low - self.mean_before) / self.std
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
-        # Tilting moves the mean by std^2 t, the cut to c = cut - std t. P(Z > c) = e^(-c^2/2) erfcx(c/sqrt 2)/2.
+        """K, K', K'' in forms that keep their digits however narrow the seed, or however far out its cut, is.
+
+        Tilting moves the mean by std^2 t, the cut to c = cut - std t, so that K' = low + std excess(c). For small steps
+        K is the integral of K', which is positive; a difference of two logarithms would be all rounding there.
+        """
         t = np.asarray(t, dtype=float)
         c = self._cut - self.std * t
-        log_upper = special.log_ndtr(-c)
-        high = c > 0
-        safe = np.where(high, c, 0.0)
-        log_upper_scaled = np.where(high, np.log(special.erfcx(safe / math.sqrt(2)) / 2), log_upper + c**2 / 2)
-        start = float(special.log_ndtr(-self._cut)) + self._cut**2 / 2
-        if self._cut > 0:
-            start = math.log(float(special.erfcx(self._cut / math.sqrt(2))) / 2)
-        value = self.low * t + log_upper_scaled - start
-        hazard = np.exp(-0.5 * math.log(2 * math.pi) - log_upper_scaled)
-        # Tilted u = low + std * (X - c | X > c). The excess cancels for large c, where Mills' ratio has a series.
-        i2 = 1 / np.where(c > 30, c, 30.0) ** 2
-        excess = np.where(c > 30, (1 - 2 * i2 + 10 * i2**2 - 74 * i2**3) / np.maximum(c, 30.0), hazard - c)
-        spread = np.where(c > 30, i2 * (1 - 6 * i2 + 50 * i2**2), 1 - hazard * (hazard - c))
+        step = self.std * t
+        near = np.abs(step) <= 0.25 * max(1.0, abs(self._cut))
+        nodes, weights = legendre(16)
+        along = self._cut - np.where(near, step, 0.0)[..., None] * nodes
+        value_near = t * (self.low + self.std * np.sum(weights * _excess(along)[0], axis=-1))
+        # P(Z > c) = e^(-c^2/2) S(c). Where neither cut needs the scaled form, the squares have cancelled on paper.
+        if self._cut <= 0:
+            plain = t * (self.mean_before + self.std**2 * t / 2) + special.log_ndtr(-c) - special.log_ndtr(-self._cut)
+        else:
+            plain = np.zeros_like(t)
+        scaled = self.low * t + _log_scaled_survival(c) - _log_scaled_survival(np.asarray(self._cut))
+        value_far = np.where((c <= 0) & (self._cut <= 0), plain, scaled)
+        excess, spread = _excess(c)
+        value = np.where(t == 0, 0.0, np.where(near, value_near, value_far))
         return value, self.low + self.std * excess, self.std**2 * spread
 
     def survival(self, u: ArrayLike) -> Array:
@@ -150,70 +157,29 @@ class TruncatedNormalSeed(Seed):
         return True
 
 
-@dataclass(frozen=True)
-class WeibullSeed(Seed):
-    """Weibull: P(u > x) = exp(-(x/scale)^shape). K(t) for t > 0 is infinite when shape < 1.
+def _log_scaled_survival(c: Array) -> Array:
+    """log of e^(c^2/2) P(Z > c)."""
+    safe = np.maximum(c, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.where(c > 0, np.log(special.erfcx(safe / math.sqrt(2)) / 2), special.log_ndtr(-c) + c**2 / 2)
 
-    K has no closed form. In y = log u the integrand decays doubly exponentially on the right and exponentially on the
-    left, so the trapezoidal rule converges geometrically.
+
+_FAR_CUT = 3.0
+
+
+def _excess(c: Array) -> tuple[Array, Array]:
+    """Mean of Z - c and variance of Z, given Z > c.
+
+    With h the hazard they are h - c and 1 - h (h - c), which cancel for large c. There Laplace's continued fraction
+    h = c + 1/(c + 2/(c + 3/(c + ...))) has positive terms only: with g = 2/(c + 3/(c + ...)) they are e = 1/(c + g) and
+    (g - e)/(c + g), and g is close to 2 e.
     """
-
-    shape: float
-    scale: float
-    kind: ClassVar[str] = "weibull"
-
-    def __post_init__(self) -> None:
-        validate.positive(shape=self.shape, scale=self.scale)
-        validate.native(self)
-
-    def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
-        t = np.asarray(t, dtype=float) * self.scale
-        # A tilt e^(-s u) moves the mass to u ~ 1/s, so the grid reaches that much further to the left.
-        left = -45 / self.shape - np.log1p(np.maximum(-t, 0.0).max(initial=0.0))
-        right = np.log(750.0) / self.shape + 1
-        steepest = float(np.maximum(t, 0.0).max(initial=0.0))
-        if self.shape > 1 and 0 < steepest < math.inf:
-            right = max(right, 1 + np.log(2 * steepest) / (self.shape - 1), np.log(1500.0) / self.shape)
-        step = 0.2 / max(1.0, self.shape)
-        y = np.arange(left, right, step)
-        u = np.exp(y)
-        log_weight = math.log(self.shape * step) + self.shape * y - np.exp(np.minimum(self.shape * y, 700.0))
-        finite = (t <= 0) | (self.shape > 1) | ((self.shape == 1) & (t < 1))
-        exponent = log_weight + np.where(finite, t, 0.0)[..., None] * u
-        top = exponent.max(axis=-1, keepdims=True)
-        mass = np.exp(exponent - top)
-        total = mass.sum(axis=-1)
-        mean = (mass * u).sum(axis=-1) / total
-        variance = (mass * (u - mean[..., None]) ** 2).sum(axis=-1) / total
-        outside = np.where(finite, 0.0, np.inf)
-        value = np.where(t == 0, 0.0, np.log(total) + top[..., 0])
-        return value + outside, self.scale * mean + outside, self.scale**2 * variance + outside
-
-    def survival(self, u: ArrayLike) -> Array:
-        return np.exp(-self._hazard(u))
-
-    def cdf(self, u: ArrayLike) -> Array:
-        return -np.expm1(-self._hazard(u))
-
-    def _hazard(self, u: ArrayLike) -> Array:
-        return (np.maximum(np.asarray(u, dtype=float), 0.0) / self.scale) ** self.shape
-
-    def upper_quantile(self, p: ArrayLike) -> Array:
-        with np.errstate(divide="ignore"):
-            return self.scale * (-np.log(np.asarray(p, dtype=float))) ** (1 / self.shape)
-
-    def scaled(self, factor: float) -> WeibullSeed:
-        return WeibullSeed(self.shape, self.scale * factor)
-
-    @property
-    def order_at_zero(self) -> float:
-        return self.shape
-
-    @property
-    def log_concave(self) -> bool:
-        return self.shape >= 1
-
-    def inverse_moment(self, power: int) -> float:
-        if self.shape <= power:
-            return math.inf
-        return math.gamma(1 - power / self.shape) * self.scale**-power
+    far = c > _FAR_CUT
+    large = np.where(far, c, _FAR_CUT)
+    g = np.zeros_like(large)
+    for n in range(80, 1, -1):
+        g = n / (large + g)
+    e = 1 / (large + g)
+    small = np.where(far, 0.0, c)
+    hazard = np.exp(-(small**2) / 2 - 0.5 * math.log(2 * math.pi) - special.log_ndtr(-small))
+    return np.where(far, e, hazard - small), np.where(far, (g - e) / (large + g), 1 - hazard * (hazard - small))
