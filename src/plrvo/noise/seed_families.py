@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from plrvo import validate
+from plrvo.noise.functions import normal_excess
 from plrvo.noise.quadrature import legendre
 from plrvo.noise.seeds import Array, Seed
 
@@ -116,18 +117,20 @@ class TruncatedNormalSeed(Seed):
         step = self.std * t
         near = np.abs(step) <= 0.25 * max(1.0, abs(self._cut))
         nodes, weights = legendre(16)
-        along = self._cut - np.where(near, step, 0.0)[..., None] * nodes
-        value_near = t * (self.low + self.std * np.sum(weights * _excess(along)[0], axis=-1))
-        # P(Z > c) = e^(-c^2/2) S(c). Where neither cut needs the scaled form, the squares have cancelled on paper.
-        if self._cut <= 0:
-            plain = t * (self.mean_before + self.std**2 * t / 2) + special.log_ndtr(-c) - special.log_ndtr(-self._cut)
-        else:
-            plain = np.zeros_like(t)
-        scaled = self.low * t + _log_scaled_survival(c) - _log_scaled_survival(np.asarray(self._cut))
-        value_far = np.where((c <= 0) & (self._cut <= 0), plain, scaled)
-        excess, spread = _excess(c)
-        value = np.where(t == 0, 0.0, np.where(near, value_near, value_far))
+        means = self.low + self.std * normal_excess(self._cut - step[near][:, None] * nodes)[0]
+        value = np.empty(t.shape)
+        value[near] = t[near] * (means @ weights)
+        value[~near] = self._far_value(t[~near], c[~near])
+        excess, spread = normal_excess(c)
         return value, self.low + self.std * excess, self.std**2 * spread
+
+    def _far_value(self, t: Array, c: Array) -> Array:
+        scaled = self.low * t + _log_scaled_survival(c) - _log_scaled_survival(np.asarray(self._cut))
+        if self._cut > 0:
+            return scaled
+        # P(Z > c) = e^(-c^2/2) S(c). Where neither cut needs the scaled form, the squares have cancelled on paper.
+        plain = t * (self.mean_before + self.std**2 * t / 2) + special.log_ndtr(-c) - special.log_ndtr(-self._cut)
+        return np.where(c <= 0, plain, scaled)
 
     def survival(self, u: ArrayLike) -> Array:
         return np.exp(self._log_survival(u))
@@ -162,24 +165,3 @@ def _log_scaled_survival(c: Array) -> Array:
     safe = np.maximum(c, 0.0)
     with np.errstate(divide="ignore"):
         return np.where(c > 0, np.log(special.erfcx(safe / math.sqrt(2)) / 2), special.log_ndtr(-c) + c**2 / 2)
-
-
-_FAR_CUT = 3.0
-
-
-def _excess(c: Array) -> tuple[Array, Array]:
-    """Mean of Z - c and variance of Z, given Z > c.
-
-    With h the hazard they are h - c and 1 - h (h - c), which cancel for large c. There Laplace's continued fraction
-    h = c + 1/(c + 2/(c + 3/(c + ...))) has positive terms only: with g = 2/(c + 3/(c + ...)) they are e = 1/(c + g) and
-    (g - e)/(c + g), and g is close to 2 e.
-    """
-    far = c > _FAR_CUT
-    large = np.where(far, c, _FAR_CUT)
-    g = np.zeros_like(large)
-    for n in range(80, 1, -1):
-        g = n / (large + g)
-    e = 1 / (large + g)
-    small = np.where(far, 0.0, c)
-    hazard = np.exp(-(small**2) / 2 - 0.5 * math.log(2 * math.pi) - special.log_ndtr(-small))
-    return np.where(far, e, hazard - small), np.where(far, (g - e) / (large + g), 1 - hazard * (hazard - small))

@@ -26,9 +26,9 @@ class WeibullSeed(Seed):
 
         E[e^(tu)] = integral of e^g(v) dv,   g(v) = v - e^v + t scale e^(v/shape).
 
-    g' falls through zero once: g' = 0 says e^v - (t scale/shape) e^(v/shape) = 1, whose left side starts at 0 and rises,
-    or first falls and then rises. So the integrand has one peak, wherever t moves it; the nodes lie around it, out to
-    where e^g has fallen by e^-42, and the trapezoidal rule converges geometrically.
+    g' falls through zero once: g' = 0 says e^v - (t scale/shape) e^(v/shape) = 1, whose left side starts at 0 and
+    rises, or first falls and then rises. So the integrand has one peak, wherever t moves it; the nodes lie around
+    it, out to where e^g has fallen by e^-42, and the trapezoidal rule converges geometrically.
     """
 
     shape: float
