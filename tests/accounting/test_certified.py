@@ -7,7 +7,7 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 
 from plrvo.accounting import Ledger, Workload, epsilon, sigma_effective
-from plrvo.accounting.certified import pure_epsilon
+from plrvo.accounting.certified import PURE_MARGIN, pure_epsilon
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
 
 LIMIT = 10**9
@@ -77,7 +77,7 @@ def test_pure_cap(noise: Noise, exponent: float) -> None:
     work = Workload(0.1, 5, 3.0, 4)
     expected = math.inf if math.isinf(exponent) else 5 * math.log1p(0.1 * math.expm1(exponent))
     assert pure_epsilon([(noise, work)]) == pytest.approx(expected, rel=1e-12, abs=0.0)
-    assert certified(noise, work) <= expected
+    assert certified(noise, work) <= expected * (1 + 2 * PURE_MARGIN)
 
 
 def test_pure_cap_of_a_huge_loss_is_finite() -> None:
@@ -87,7 +87,7 @@ def test_pure_cap_of_a_huge_loss_is_finite() -> None:
 
 def test_pure_cap_is_used_where_it_is_best() -> None:
     certificate = Ledger().plus(Laplace(1.0), Workload(1.0, 3, 1.0, 1)).certified(1e-40)
-    assert certificate.value <= 3.0
+    assert certificate.value <= 3.0 * (1 + 2 * PURE_MARGIN)
     assert certificate.value == pytest.approx(3.0, rel=1e-3, abs=0.0)
 
 

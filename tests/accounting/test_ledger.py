@@ -9,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from tests.noise.catalogue import NOISES
 
 from plrvo.accounting import Ledger, Workload, epsilon
-from plrvo.accounting.certified import certified_epsilon
+from plrvo.accounting.certified import RDP_MARGIN, certified_epsilon
 from plrvo.accounting.moments import StepMoments
 from plrvo.noise import GammaPLRV, Gaussian, Laplace
 from plrvo.validate import InvalidArgument
@@ -82,7 +82,8 @@ def test_heterogeneous_entries_add_their_moments() -> None:
 
     assert certificate.method == "rdp"
     assert certificate.value == pytest.approx(min(by_hand(lambda_) for lambda_ in range(1, 200)), rel=1e-9, abs=0.0)
-    assert certificate.value == pytest.approx(by_hand(certificate.order or 0), rel=1e-12, abs=0.0)
+    by_its_order = by_hand(certificate.order or 0)
+    assert by_its_order < certificate.value < by_its_order * (1 + 2 * RDP_MARGIN)
 
 
 def test_different_gaussians_are_composed_by_their_loss_distributions() -> None:

@@ -350,8 +350,9 @@ def _right_or_refused(mode: str, module: nn.Module) -> None:
         run = Private("auto" if mode == "bookkeeping" else mode, module)
         found = run.released(x, y)
     except InvalidArgument as refused:
-        assert "by example" in str(refused) or "no rule" in str(refused)
-        return
+        if "by example" in str(refused) or "no rule" in str(refused):
+            return
+        raise
     assert float((found - torch.stack(expected).sum(dim=0)).norm()) <= 0.01 * CLIP
 
 
@@ -393,7 +394,7 @@ def interrupted(mode: str) -> None:
 def finished_checkpoint(mode: str) -> None:
     from safetensors import safe_open
 
-    from plrvo.accounting.correlated import Correlation, CorrelatedLedger, Participation, Tree
+    from plrvo.accounting.correlated import CorrelatedLedger, Correlation, Participation, Tree
 
     module = mlp()
     work = plrvo.Workload(sample_rate=1.0, steps=6, clip=CLIP, dimension=83)

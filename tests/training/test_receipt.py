@@ -81,6 +81,6 @@ def test_a_file_that_is_no_receipt_is_refused(tmp_path, content):
 
 
 def test_a_receipt_cannot_claim_steps_that_were_not_taken(run):
-    engine, optimizer, path, _ = run
+    _, optimizer, _, _ = run
     with pytest.raises(AttributeError):
         optimizer.steps_taken = 4

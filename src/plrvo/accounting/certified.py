@@ -2,9 +2,15 @@
 
 - `rdp`: moments at integer orders (theory, sections 3 to 5), converted; for any mixture of noises.
 - `pure`: the likelihood ratio of a step is bounded by e^r, so T steps cost at most T log1p(q (e^r - 1)).
-- `pld`: the privacy loss distribution of the Poisson-subsampled Gaussian (dp-accounting), for Gaussian noise only, also
-  on a grid, which is post-processing. An effective sigma of another noise is never used there: domination holds for
-  moments, not for loss distributions.
+- `exact`: Gaussian steps without sampling. The loss of each is normal, so all of them together are one Gaussian release
+  with the root of the sum of the squared signals, whose curve is known.
+- `pld`: the loss distribution of Poisson-sampled Gaussian steps (`sampled_gaussian`), also on a grid, which is
+  post-processing. Those without sampling enter as one step. An effective sigma of another noise is never used there:
+  domination holds for moments, not for loss distributions.
+
+**Rounded outwards.** An `rdp` epsilon has 1e-10 of itself added: moments of closed forms are good to 1e-13, those by
+quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). A `pure`
+one has 2^-49 of itself, the rounding of a dozen operations; `exact` and `pld` say in their modules what they add.
 """
 
 from __future__ import annotations
@@ -15,8 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plrvo.accounting.convert import delta_from_moments, epsilon_from_moments
+from plrvo.accounting.convert import delta_from_moments, epsilon_at, epsilon_from_moments
+from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.moments import StepMoments
+from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
@@ -25,7 +33,10 @@ Entry = tuple[Noise, Workload]
 
 # Shares of delta given to the event that a shared scale is very small; the best of these is used.
 TAIL_SHARES = (1e-3, 0.1, 0.5)
+RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
+PURE_MARGIN = 2.0**-49
 _LARGEST_PLD_EPSILON = 500.0
+_MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 
 
 @dataclass(frozen=True)
@@ -39,31 +50,48 @@ class Certificate:
 
 def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
     """The smallest certified epsilon of all entries together, at the given delta."""
-    candidates = [Certificate(max(0.0, pure_epsilon(entries)), None, "pure")]
+    signals = _gaussian_signals(entries)
+    if signals is not None and all(part.rate == 1 for part in signals):
+        return checked(Certificate(gaussian_epsilon(_together(signals), delta), None, "exact"))
+    candidates = [Certificate(pure_epsilon(entries), None, "pure")]
     for moment, rest in _moments(entries, delta):
-        value, order = epsilon_from_moments(moment, rest, _largest_order(entries))
-        candidates.append(Certificate(value, order, "rdp"))
+        candidates.append(rdp_certificate(moment, rest, _largest_order(entries)))
     best = min(candidates, key=lambda candidate: candidate.value)
     # Beyond any use the loss distribution would not fit into memory.
-    if _all_gaussian(entries) and 0 < best.value < _LARGEST_PLD_EPSILON:
-        value = _gaussian_pld(entries, best.value).get_epsilon_for_delta(delta)
-        best = min(best, Certificate(float(value), None, "pld"), key=lambda candidate: candidate.value)
-    return best
+    if signals is not None and 0 < best.value < _LARGEST_PLD_EPSILON:
+        value = sampled_epsilon(_few_kinds(signals), delta, best.value)
+        best = min(best, Certificate(value, None, "pld"), key=lambda candidate: candidate.value)
+    return checked(best)
 
 
 def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     """The smallest certified delta of all entries together, at the given epsilon."""
+    signals = _gaussian_signals(entries)
+    if signals is not None and all(part.rate == 1 for part in signals):
+        exact = gaussian_delta(_together(signals), epsilon) * (1 + RDP_MARGIN)
+        return checked(Certificate(min(1.0, exact), None, "exact"))
     if pure_epsilon(entries) <= epsilon:
         return Certificate(0.0, None, "pure")
     if any(noise.shared for noise, _ in entries):
         return _delta_with_tails(entries, epsilon)
     ((moment, _),) = _moments(entries, 1.0)
     value, order = delta_from_moments(moment, epsilon, _largest_order(entries))
-    best = Certificate(value, order, "rdp")
-    if _all_gaussian(entries) and epsilon > 0:
-        exact = float(_gaussian_pld(entries, epsilon).get_delta_for_epsilon(epsilon))
-        best = min(best, Certificate(exact, None, "pld"), key=lambda candidate: candidate.value)
-    return best
+    # The exponent is a difference of terms of this size.
+    exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
+    best = Certificate(min(1.0, value * math.exp(min(exponent, 700.0))), order, "rdp")
+    if signals is not None and 0 < epsilon < _LARGEST_PLD_EPSILON:
+        by_loss = Certificate(sampled_delta(_few_kinds(signals), epsilon), None, "pld")
+        best = min(best, by_loss, key=lambda candidate: candidate.value)
+    return checked(best)
+
+
+def rdp_certificate(moment: Callable[[int], float], delta: float, largest: int) -> Certificate:
+    """The epsilon of the best order, rounded outwards."""
+    _, order = epsilon_from_moments(moment, delta, largest)
+    at = moment(order)
+    # log delta and the penalty of the order are good to their last bits, and may cancel.
+    slack = RDP_MARGIN * at + 2.0**-49 * (abs(math.log(delta)) + math.log1p(order) + 1)
+    return checked(Certificate(max(0.0, epsilon_at(order, at, delta) + slack / order), order, "rdp"))
 
 
 def pure_epsilon(entries: Sequence[Entry]) -> float:
@@ -71,12 +99,23 @@ def pure_epsilon(entries: Sequence[Entry]) -> float:
     total = 0.0
     for noise, work in entries:
         r = noise.pure_loss(work.clip, work.dimension)
-        if r < 700:
+        if not r > 0:
+            raise ArithmeticError(f"a largest loss of {r} is impossible for noise; please report {noise}, {work}")
+        if work.sample_rate == 1:
+            total += work.steps * r
+        elif r < 700:
             total += work.steps * math.log1p(work.sample_rate * math.expm1(r))
         else:  # e^r is beyond a double: log(1 - q + q e^r) in logarithms
-            stays = math.log1p(-work.sample_rate) if work.sample_rate < 1 else -math.inf
-            total += work.steps * float(np.logaddexp(stays, math.log(work.sample_rate) + r))
-    return total
+            total += work.steps * float(np.logaddexp(math.log1p(-work.sample_rate), math.log(work.sample_rate) + r))
+    return total * (1 + PURE_MARGIN)
+
+
+def checked(certificate: Certificate) -> Certificate:
+    """The certificate, unless its value cannot be one: then no number is better than a wrong one."""
+    value = certificate.value
+    if not value >= 0 or (value == 0 and certificate.method == "pure"):
+        raise ArithmeticError(f"{value} by {certificate.method} is no bound; please report the noise and the workload")
+    return certificate
 
 
 def _moments(entries: Sequence[Entry], delta: float) -> list[tuple[Callable[[int], float], float]]:
@@ -123,22 +162,41 @@ def _largest_order(entries: Sequence[Entry]) -> int:
     return min(noise.largest_order for noise, _ in entries)
 
 
-def _all_gaussian(entries: Sequence[Entry]) -> bool:
-    return all(isinstance(noise.before_rounding, Gaussian) for noise, _ in entries)
-
-
-def _gaussian_pld(entries: Sequence[Entry], epsilon: float):  # type: ignore[no-untyped-def]
-    """dp-accounting's pessimistic loss distribution, on a grid fine enough for an epsilon of this size."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    interval = min(1e-2, max(1e-7, epsilon / 2000))
-    total = None
+def _gaussian_signals(entries: Sequence[Entry]) -> list[Steps] | None:
+    """The steps as shifts in standard deviations, rounded up; None where a noise is not Gaussian."""
+    steps = []
     for noise, work in entries:
-        step = pld.from_gaussian_mechanism(
-            1 / (noise.sensitivity(work.clip, work.dimension) * math.sqrt(noise.fisher_information())),
-            sampling_prob=work.sample_rate,
-            use_connect_dots=True,
-            value_discretization_interval=interval,
-        ).self_compose(work.steps)
-        total = step if total is None else total.compose(step)
-    return total
+        base = noise.before_rounding
+        if not isinstance(base, Gaussian):
+            return None
+        signal = noise.sensitivity(work.clip, work.dimension) / base.sigma * (1 + 2.0**-51)
+        steps.append(Steps(signal, work.sample_rate, work.steps))
+    return steps
+
+
+def _together(steps: Sequence[Steps]) -> float:
+    """One signal for all steps without sampling."""
+    squares = math.fsum(part.count * part.signal**2 for part in steps if part.rate == 1)
+    return math.sqrt(squares) * (1 + 2.0**-50)
+
+
+def _few_kinds(steps: Sequence[Steps]) -> list[Steps]:
+    """At most a few kinds of step, at least as revealing: those without sampling as one, others rounded up.
+
+    A larger shift is more revealing (adding noise is post-processing), and so is a larger rate: who passes on an output
+    with probability q'/q, and else noise of his own, turns rate q into q'.
+    """
+    sampled = [part for part in steps if part.rate < 1]
+    whole = [Steps(_together(steps), 1.0, 1)] if len(sampled) < len(steps) else []
+    ratio = 1e-6
+    while len(sampled) > _MOST_KINDS:
+        counts: dict[tuple[int, int], list[Steps]] = {}
+        for part in sampled:
+            kind = (math.ceil(math.log(part.signal) / ratio), math.ceil(math.log(part.rate) / ratio))
+            counts.setdefault(kind, []).append(part)
+        sampled = [
+            Steps(max(p.signal for p in group), max(p.rate for p in group), sum(p.count for p in group))
+            for group in counts.values()
+        ]
+        ratio *= 4
+    return whole + sampled

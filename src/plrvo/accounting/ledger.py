@@ -28,7 +28,7 @@ class Epsilon:
         lower: what an attacker provably reaches; no valid epsilon is below it.
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
-        method: which proof gave `certified` ("rdp", "pure", "pld"; "exact" for correlated Gaussian noise).
+        method: which proof gave `certified`: "rdp", "pure", "pld", or "exact" (Gaussian noise without sampling).
         order: the moment order of `certified` (None unless by "rdp").
     """
 
@@ -59,14 +59,12 @@ class Ledger:
 
     entries: tuple[Entry, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", _merged(self.entries))
+
     def plus(self, noise: Noise, work: Workload) -> Ledger:
         """A ledger with so many more steps; equal kinds of step are counted together."""
-        entries = list(self.entries)
-        for i, (known, counted) in enumerate(entries):
-            if known == noise and replace(counted, steps=work.steps) == work:
-                entries[i] = (known, replace(counted, steps=counted.steps + work.steps))
-                return Ledger(tuple(entries))
-        return Ledger((*entries, (noise, work)))
+        return Ledger((*self.entries, (noise, work)))
 
     @property
     def steps(self) -> int:
@@ -109,6 +107,15 @@ class Ledger:
         if not isinstance(items, (list, tuple)):
             raise InvalidArgument("ledger", items, "a list of entries")
         return Ledger(tuple(_entry(item) for item in items))
+
+
+def _merged(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Equal kinds of step counted together, in the order in which they came first."""
+    counts: dict[Entry, int] = {}
+    for noise, work in entries:
+        kind = (noise, replace(work, steps=1))
+        counts[kind] = counts.get(kind, 0) + work.steps
+    return tuple((noise, replace(work, steps=steps)) for (noise, work), steps in counts.items())
 
 
 def _entry(item: Any) -> Entry:

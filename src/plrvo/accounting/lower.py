@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,16 +20,81 @@ import numpy as np
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
+from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.laplace import Laplace
 
+Entry = tuple[Noise, Workload]
+
+_MOST_KINDS = 32  # of steps that are attacked
 _MAX_SPREAD = 1 << 14
 _LARGEST_SIGNAL = 30.0  # length of a gradient in units of the noise
 _NEGLIGIBLE = 1e-15  # above the rounding error of a distribution that comes out of a Fourier transform
 
 
-def lower_loss(entries: Sequence[tuple[Noise, Workload]], delta: float) -> ComposedLoss:
+def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
-    parts = [(_step(noise, work.clip, work.dimension, work.sample_rate), work.steps) for noise, work in entries]
+    parts = [
+        (_step(noise, work.clip, work.dimension, work.sample_rate), work.steps) for noise, work in _few_kinds(entries)
+    ]
     return compose(parts, delta)
+
+
+def one_gradient_loss(
+    noise: Noise, clip: float, dimension: int, rows: Sequence[tuple[float, int]], delta: float
+) -> ComposedLoss:
+    """The composed loss of rows that one and the same gradient moves: `rows` are pairs (factor, how many such rows).
+
+    The gradient has norm `clip`, or less where that is beyond any use, and the spread that is worst for all rows
+    together at order 2. A row shows factor times it.
+    """
+    information = noise.fisher_information()
+    clip = min(clip, _LARGEST_SIGNAL / math.sqrt(information) / max(factor for factor, _ in rows))
+    spread = 1
+    if not noise.shared:
+        size = clip * math.sqrt(information) * max(factor for factor, _ in rows)
+        counts = 2 ** np.arange(int(math.log2(min(dimension, _MAX_SPREAD, max(1.0, (size / 0.003) ** 2)))) + 1)
+        cost = np.sum([n * counts * noise.log_moment(f * clip / np.sqrt(counts), 2) for f, n in rows], axis=0)
+        spread = int(counts[np.argmax(cost > cost.max() * (1 - 1e-9))])
+    parts = [(_released(noise, factor * clip / math.sqrt(spread), spread), count) for factor, count in rows]
+    return compose(parts, delta)
+
+
+def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
+    """At most a few kinds of step, no more revealing: shorter gradients, smaller rates, and what is left over left out.
+
+    A smaller rate is a post-processing (pass an output on with probability q'/q, and else noise of one's own), a
+    shorter gradient is within the clip, and Laplace and Gaussian noise are measured in their own units first.
+    """
+    kinds = [(_in_units(noise, work), work) for noise, work in entries]
+    if len(kinds) <= _MOST_KINDS:
+        return list(entries)
+    steps = [(noise, replace(work, clip=clip)) for (noise, clip), work in kinds]
+    for ratio in (1e-6, 1e-4, 1e-3, 1e-2, 1e-1):
+        groups: dict[tuple[Noise, int, int, int], list[Workload]] = {}
+        for noise, work in steps:
+            place = (math.floor(math.log(work.clip) / ratio), math.floor(math.log(work.sample_rate) / ratio))
+            groups.setdefault((noise, work.dimension, *place), []).append(work)
+        if len(groups) <= _MOST_KINDS:
+            break
+    merged = [
+        (
+            noise,
+            Workload(
+                min(w.sample_rate for w in same), sum(w.steps for w in same), min(w.clip for w in same), dimension
+            ),
+        )
+        for (noise, dimension, _, _), same in groups.items()
+    ]
+    merged.sort(key=lambda e: e[1].steps * (e[1].clip * e[1].sample_rate) ** 2 * e[0].fisher_information())
+    return merged[-_MOST_KINDS:]
+
+
+def _in_units(noise: Noise, work: Workload) -> tuple[Noise, float]:
+    if isinstance(noise, Laplace):
+        return Laplace(1.0), work.clip / noise.b * (1 - 2.0**-50)
+    if isinstance(noise, Gaussian):
+        return Gaussian(1.0), work.clip / noise.sigma * (1 - 2.0**-50)
+    return noise, work.clip
 
 
 @lru_cache(maxsize=64)
@@ -42,9 +108,14 @@ def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
         x = noise.cell * math.floor(x / noise.cell)
         if x == 0:  # a grid so coarse that no gradient of whole cells is within the clip
             return Atoms(np.ones(1), np.ones(1))
-    high, low = _coordinate(noise, x)
-    pair = _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
+    pair = _released(noise, x, spread)
     return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
+
+
+def _released(noise: Noise, x: float, spread: int) -> Atoms:
+    """`spread` coordinates that move by x each, against none that move."""
+    high, low = _coordinate(noise, x)
+    return _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
 
 
 def _spread(noise: Noise, clip: float, dimension: int) -> int:
@@ -73,6 +144,10 @@ def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
         border = 0.5 * (1 + round(x / noise.cell) % 2)
         t = np.unique(np.ceil(t / noise.cell - border) + border) * noise.cell
     high, low = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
+    # Masses are differences of tails, good to a few of their last bits. So much is exchanged with the mirror image, or
+    # else the rounding of tiny shifts would look like a loss.
+    error = 2.0**-49 * (noise.cdf(x / 2 - t[:-1]) + noise.cdf(-x / 2 - t[:-1]))
+    high, low = high - error, low + error
     keep = high > np.maximum(low, 1e-60)
     # A loss of more than 460 counts as one of 460: rounded down.
     return high[keep], np.maximum(low, high * 1e-200)[keep]

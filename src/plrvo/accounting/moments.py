@@ -28,10 +28,18 @@ def log_weights(order: int, q: float) -> Array:
     return factorials[order] - factorials - factorials[::-1] + (order - eta) * np.log1p(-q) + eta * np.log(q)
 
 
+def weights_error(order: int, q: float) -> float:
+    """A bound on the error of `log_weights`: 2^-51 of the sizes of its terms, of which there are five."""
+    return float(2.0**-51 * (3 * log_factorials(order)[order] + order * (abs(np.log1p(-q)) + abs(np.log(q)))))
+
+
 @lru_cache(maxsize=64)
 def log_factorials(order: int) -> Array:
     """log 0!, log 1!, ..., log order!."""
     return np.asarray(special.gammaln(np.arange(order + 1.0) + 1))
+
+
+_LEAST = 1e-300  # what a moment that underflows is charged
 
 
 class StepMoments:
@@ -55,7 +63,7 @@ class StepMoments:
 
     def _at(self, order: int) -> float:
         if self._q == 1:
-            return float(self._joint(order, order + 1)[0])
+            return max(_LEAST, float(self._joint(order, order + 1)[0]))
         if order >= len(self._log_excess):
             first = len(self._log_excess)
             grown = self._joint(first, max(order + 1, min(2 * first, first + 512), 34))
@@ -63,5 +71,7 @@ class StepMoments:
         terms = log_weights(order, self._q)[2:] + self._log_excess[2 : order + 1]
         top = terms.max()
         if np.isinf(top):  # nothing finite, or nothing at all (moments too small for a double)
-            return max(0.0, float(top))
-        return float(np.logaddexp(0.0, top + np.log(np.sum(np.exp(terms - top)))))
+            return max(_LEAST, float(top))
+        return max(
+            _LEAST, float(np.logaddexp(0.0, top + weights_error(order, self._q) + np.log(np.sum(np.exp(terms - top)))))
+        )

@@ -42,7 +42,8 @@ def published_epsilon(entries: Sequence[tuple[Noise, Workload]], delta: float) -
         lambda lambda_: sum(steps * moment(lambda_) for steps, moment in search), delta, _MAX_ORDER
     )
     if any(work.dimension > _SEARCH_HEAD for _, work in entries):
-        total = sum(work.steps * published_moment(noise, work, order) for noise, work in entries)
+        head = max(_SEARCH_HEAD, min(_FINAL_HEAD, 32 * _FINAL_HEAD // len(entries)))  # many kinds: seconds, not minutes
+        total = sum(work.steps * published_moment(noise, work, order, head) for noise, work in entries)
         epsilon = max(0.0, epsilon_at(order, total, delta))
     return epsilon, order
 

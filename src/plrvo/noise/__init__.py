@@ -6,9 +6,10 @@ from plrvo.noise.grid import GridNoise
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.laplace import Laplace
 from plrvo.noise.plrv import PLRV, GammaPLRV
-from plrvo.noise.seed_families import TruncatedNormalSeed, UniformSeed, WeibullSeed
+from plrvo.noise.seed_families import TruncatedNormalSeed, UniformSeed
 from plrvo.noise.seeds import ChiSquaredSeed, ExponentialSeed, GammaSeed, Seed, SumSeed
 from plrvo.noise.serial import noise_from_dict, seed_from_dict
+from plrvo.noise.weibull import WeibullSeed
 
 __all__ = [
     "PLRV",

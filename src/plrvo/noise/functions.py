@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 Array = NDArray[np.float64]
+
+_FAR_CUT = 3.0
 
 
 def expm1_minus(y: ArrayLike) -> Array:
@@ -26,3 +31,25 @@ def log_expm1(y: ArrayLike) -> Array:
     y = np.asarray(y, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(y > 0.7, y + np.log1p(-np.exp(-y)), np.log(np.expm1(np.minimum(y, 0.7))))
+
+
+def normal_excess(c: ArrayLike) -> tuple[Array, Array]:
+    """Mean of Z - c and variance of Z, given Z > c.
+
+    With h the hazard they are h - c and 1 - h (h - c), which cancel for large c. There Laplace's continued fraction
+    h = c + 1/(c + 2/(c + 3/(c + ...))) has positive terms only: with g = 2/(c + 3/(c + ...)) they are e = 1/(c + g) and
+    (g - e)/(c + g), and g is close to 2 e.
+    """
+    c = np.asarray(c, dtype=float)
+    far = c > _FAR_CUT
+    excess, spread = np.empty(c.shape), np.empty(c.shape)
+    large, small = c[far], c[~far]
+    g = np.zeros_like(large)
+    for n in range(80, 1, -1):
+        g = n / (large + g)
+    e = 1 / (large + g)
+    with np.errstate(over="ignore"):
+        hazard = np.exp(-(small**2) / 2 - 0.5 * math.log(2 * math.pi) - special.log_ndtr(-small))
+    excess[far], excess[~far] = e, hazard - small
+    spread[far], spread[~far] = (g - e) / (large + g), 1 - hazard * (hazard - small)
+    return excess, spread

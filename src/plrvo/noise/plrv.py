@@ -27,7 +27,7 @@ from plrvo.noise.functions import expm1_minus
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.mixture import mixture_log_moment
 from plrvo.noise.mixtures import MixtureKernel, scale_for_all
-from plrvo.noise.quadrature import half_line
+from plrvo.noise.quadrature import half_line, legendre
 from plrvo.noise.seeds import GammaSeed, Seed
 from plrvo.noise.shared_scale import shared_log_joint_moment, shared_log_stream_moment
 from plrvo.noise.spans import MakeKernel
@@ -37,6 +37,8 @@ from plrvo.noise.spans import MakeKernel
 # certified epsilon stays monotone in everything.
 _LARGE_DIMENSION = 10_000
 _LARGE_ORDER = 2048
+
+_SHORT = 1e-3  # shifts, in units of the noise, below which a loss is integrated and not subtracted
 
 
 class _Mixture(Noise):
@@ -49,7 +51,7 @@ class _Mixture(Noise):
     @cached_property
     def _score_bound(self) -> float:
         """sup of the score, at 0+: E[u^2]/E[u]."""
-        return self._seed.second_moment / self._seed.mean
+        return float(self._size_of_score(np.zeros(())))
 
     @property
     def largest_order(self) -> int:
@@ -69,7 +71,24 @@ class _Mixture(Noise):
         return value + np.log(slope / 2)
 
     def _log_ratio(self, t: Array, s: Array) -> Array:
-        return np.maximum(self._log_phi(t) - self._log_phi(t + s), 0.0)
+        """log phi(t)/phi(t+s), s >= 0: a difference, or for small s, where it would cancel, the integral of the score.
+
+        The score is positive and changes by a factor e over no less than its inverse, so that three nodes are enough.
+        """
+        t, s = np.broadcast_arrays(t, s)
+        small = s * self._score_bound < _SHORT
+        out = np.empty(t.shape)
+        if not np.all(small):
+            out[~small] = self._log_phi(t[~small]) - self._log_phi(t[~small] + s[~small])
+        if np.any(small):
+            nodes, weights = legendre(3)
+            scores = self._size_of_score(t[small, None] + s[small, None] * nodes)
+            out[small] = s[small] * (scores @ weights)
+        return np.maximum(out, 0.0)
+
+    def _size_of_score(self, t: Array) -> Array:
+        _, slope, bend = self._seed.cumulants(-t)
+        return slope + bend / slope
 
     def cdf(self, z: ArrayLike) -> Array:
         z = np.asarray(z, dtype=float)
@@ -82,8 +101,7 @@ class _Mixture(Noise):
         if xp is not np:
             return xp.from_numpy(np.asarray(self.score(z.detach().cpu().numpy()))).to(z)
         z = np.asarray(z, dtype=float)
-        _, slope, bend = self._seed.cumulants(-np.abs(z))
-        return np.sign(z) * (bend + slope**2) / slope
+        return np.sign(z) * self._size_of_score(np.abs(z))
 
     @property
     def distortion(self) -> float:
@@ -103,7 +121,7 @@ class _Mixture(Noise):
     def _marginal_information(self) -> float:
         unit = 1 / self._score_bound
         t, weights = half_line(1e-4 * unit, 1e8 * unit)
-        return float(2 * np.sum(weights * np.exp(self._log_phi(t)) * self.score(t) ** 2))
+        return float(2 * np.sum(weights * np.exp(self._log_phi(t)) * self._size_of_score(t) ** 2))
 
     def log_moment(self, x: ArrayLike, eta: ArrayLike) -> Array:
         return mixture_log_moment(self._log_phi, self._log_ratio, 1 / self._score_bound, x, eta)
@@ -244,11 +262,11 @@ class GammaPLRV(_Mixture):
     def fisher_information(self, dimension: int = 1) -> float:
         validate.positive_integer(dimension=dimension)
         n = dimension if self.shared else 1
-        return self.k * (self.k + 1) * (self.k + n) * self.theta**2 / (self.k + n + 1)
+        return (self.k + n) / (self.k + n + 1) * (self.k * self.theta) * ((self.k + 1) * self.theta)
 
     @property
     def _marginal_information(self) -> float:
-        return self.k * (self.k + 1) ** 2 * self.theta**2 / (self.k + 2)
+        return self.k / (self.k + 2) * ((self.k + 1) * self.theta) ** 2
 
     @cached_property
     def _unit(self) -> GammaPLRV:

@@ -14,13 +14,14 @@ _PANEL_RATIO = 4.0
 
 
 @lru_cache(maxsize=8)
-def _legendre(count: int) -> tuple[Array, Array]:
+def legendre(count: int) -> tuple[Array, Array]:
+    """Gauss's nodes and weights on (0, 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(count)
     return (nodes + 1) / 2, weights / 2
 
 
 def _composite(edges: Array) -> tuple[Array, Array]:
-    nodes, weights = _legendre(_NODES_PER_PANEL)
+    nodes, weights = legendre(_NODES_PER_PANEL)
     widths = np.diff(edges)
     return (edges[:-1, None] + widths[:, None] * nodes).ravel(), (widths[:, None] * weights).ravel()
 

@@ -1,4 +1,4 @@
-"""Seeds with other shapes than Gamma's: uniform, truncated normal, Weibull."""
+"""Seeds with other shapes than Gamma's: uniform and truncated normal (`weibull` has one more)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from plrvo import validate
+from plrvo.noise.functions import normal_excess
+from plrvo.noise.quadrature import legendre
 from plrvo.noise.seeds import Array, Seed
 
 
@@ -81,8 +83,9 @@ class UniformSeed(Seed):
         if self.low == 0:
             return math.inf
         if power == 1:
-            return math.log(self.high / self.low) / (self.high - self.low)
-        return (self.low ** (1 - power) - self.high ** (1 - power)) / ((power - 1) * (self.high - self.low))
+            return math.log1p((self.high - self.low) / self.low) / (self.high - self.low)
+        # (low^(1-p) - high^(1-p)) / (high - low), divided on paper.
+        return sum(self.low**-i * self.high ** (i - power) for i in range(1, power)) / (power - 1)
 
 
 @dataclass(frozen=True)
@@ -107,23 +110,30 @@ class TruncatedNormalSeed(Seed):
         return (self.low - self.mean_before) / self.std
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
-        # Tilting moves the mean by std^2 t, the cut to c = cut - std t. P(Z > c) = e^(-c^2/2) erfcx(c/sqrt 2)/2.
+        """K, K', K'' in forms that keep their digits however narrow the seed, or however far out its cut, is.
+
+        Tilting moves the mean by std^2 t, the cut to c = cut - std t, so that K' = low + std excess(c). For small steps
+        K is the integral of K', which is positive; a difference of two logarithms would be all rounding there.
+        """
         t = np.asarray(t, dtype=float)
         c = self._cut - self.std * t
-        log_upper = special.log_ndtr(-c)
-        high = c > 0
-        safe = np.where(high, c, 0.0)
-        log_upper_scaled = np.where(high, np.log(special.erfcx(safe / math.sqrt(2)) / 2), log_upper + c**2 / 2)
-        start = float(special.log_ndtr(-self._cut)) + self._cut**2 / 2
-        if self._cut > 0:
-            start = math.log(float(special.erfcx(self._cut / math.sqrt(2))) / 2)
-        value = self.low * t + log_upper_scaled - start
-        hazard = np.exp(-0.5 * math.log(2 * math.pi) - log_upper_scaled)
-        # Tilted u = low + std * (X - c | X > c). The excess cancels for large c, where Mills' ratio has a series.
-        i2 = 1 / np.where(c > 30, c, 30.0) ** 2
-        excess = np.where(c > 30, (1 - 2 * i2 + 10 * i2**2 - 74 * i2**3) / np.maximum(c, 30.0), hazard - c)
-        spread = np.where(c > 30, i2 * (1 - 6 * i2 + 50 * i2**2), 1 - hazard * (hazard - c))
+        step = self.std * t
+        near = np.abs(step) <= 0.25 * max(1.0, abs(self._cut))
+        nodes, weights = legendre(16)
+        means = self.low + self.std * normal_excess(self._cut - step[near][:, None] * nodes)[0]
+        value = np.empty(t.shape)
+        value[near] = t[near] * (means @ weights)
+        value[~near] = self._far_value(t[~near], c[~near])
+        excess, spread = normal_excess(c)
         return value, self.low + self.std * excess, self.std**2 * spread
+
+    def _far_value(self, t: Array, c: Array) -> Array:
+        scaled = self.low * t + _log_scaled_survival(c) - _log_scaled_survival(np.asarray(self._cut))
+        if self._cut > 0:
+            return scaled
+        # P(Z > c) = e^(-c^2/2) S(c). Where neither cut needs the scaled form, the squares have cancelled on paper.
+        plain = t * (self.mean_before + self.std**2 * t / 2) + special.log_ndtr(-c) - special.log_ndtr(-self._cut)
+        return np.where(c <= 0, plain, scaled)
 
     def survival(self, u: ArrayLike) -> Array:
         return np.exp(self._log_survival(u))
@@ -173,73 +183,8 @@ class TruncatedNormalSeed(Seed):
         return True
 
 
-@dataclass(frozen=True)
-class WeibullSeed(Seed):
-    """Weibull: P(u > x) = exp(-(x/scale)^shape). K(t) for t > 0 is infinite when shape < 1.
-
-    K has no closed form. In y = log u the integrand decays doubly exponentially on the right and exponentially on the
-    left, so the trapezoidal rule converges geometrically.
-    """
-
-    shape: float
-    scale: float
-    kind: ClassVar[str] = "weibull"
-
-    def __post_init__(self) -> None:
-        validate.positive(shape=self.shape, scale=self.scale)
-        validate.native(self)
-
-    def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
-        t = np.asarray(t, dtype=float) * self.scale
-        # A tilt e^(-s u) moves the mass to u ~ 1/s, so the grid reaches that much further to the left.
-        left = -45 / self.shape - np.log1p(np.maximum(-t, 0.0).max(initial=0.0))
-        right = np.log(750.0) / self.shape + 1
-        steepest = float(np.maximum(t, 0.0).max(initial=0.0))
-        if self.shape > 1 and 0 < steepest < math.inf:
-            right = max(right, 1 + np.log(2 * steepest) / (self.shape - 1), np.log(1500.0) / self.shape)
-        step = 0.2 / max(1.0, self.shape)
-        y = np.arange(left, right, step)
-        u = np.exp(y)
-        log_weight = math.log(self.shape * step) + self.shape * y - np.exp(np.minimum(self.shape * y, 700.0))
-        finite = (t <= 0) | (self.shape > 1) | ((self.shape == 1) & (t < 1))
-        exponent = log_weight + np.where(finite, t, 0.0)[..., None] * u
-        top = exponent.max(axis=-1, keepdims=True)
-        mass = np.exp(exponent - top)
-        total = mass.sum(axis=-1)
-        mean = (mass * u).sum(axis=-1) / total
-        variance = (mass * (u - mean[..., None]) ** 2).sum(axis=-1) / total
-        outside = np.where(finite, 0.0, np.inf)
-        value = np.where(t == 0, 0.0, np.log(total) + top[..., 0])
-        return value + outside, self.scale * mean + outside, self.scale**2 * variance + outside
-
-    def survival(self, u: ArrayLike) -> Array:
-        return np.exp(-self._hazard(u))
-
-    def cdf(self, u: ArrayLike) -> Array:
-        return -np.expm1(-self._hazard(u))
-
-    def _hazard(self, u: ArrayLike) -> Array:
-        return (np.maximum(np.asarray(u, dtype=float), 0.0) / self.scale) ** self.shape
-
-    def upper_quantile(self, p: ArrayLike) -> Array:
-        with np.errstate(divide="ignore"):
-            return self.scale * (-np.log(np.asarray(p, dtype=float))) ** (1 / self.shape)
-
-    def lower_quantile(self, p: ArrayLike) -> Array:
-        return np.asarray(self.scale * (-np.log1p(-np.asarray(p, dtype=float))) ** (1 / self.shape))
-
-    def scaled(self, factor: float) -> WeibullSeed:
-        return WeibullSeed(self.shape, self.scale * factor)
-
-    @property
-    def order_at_zero(self) -> float:
-        return self.shape
-
-    @property
-    def log_concave(self) -> bool:
-        return self.shape >= 1
-
-    def inverse_moment(self, power: int) -> float:
-        if self.shape <= power:
-            return math.inf
-        return math.gamma(1 - power / self.shape) * self.scale**-power
+def _log_scaled_survival(c: Array) -> Array:
+    """log of e^(c^2/2) P(Z > c)."""
+    safe = np.maximum(c, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.where(c > 0, np.log(special.erfcx(safe / math.sqrt(2)) / 2), special.log_ndtr(-c) + c**2 / 2)

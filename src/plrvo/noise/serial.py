@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from plrvo.noise import seed_families, seeds
+from plrvo.noise import seed_families, seeds, weibull
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
 from plrvo.noise.grid import GridNoise
@@ -22,7 +22,7 @@ _SEEDS: dict[str, type[seeds.Seed]] = {
         seeds.ChiSquaredSeed,
         seed_families.UniformSeed,
         seed_families.TruncatedNormalSeed,
-        seed_families.WeibullSeed,
+        weibull.WeibullSeed,
         seeds.SumSeed,
     )
 }

@@ -19,6 +19,7 @@ from plrvo.noise.seeds import Seed
 
 _CELLS = 2000
 _LOWER_TAIL = 1e-14  # mass below the grid, moved up to its first point
+_HAIR = 1e-13  # relative: above the rounding of a quantile and of the points of the grid
 
 
 def shared_log_joint_moment(seed: Seed, clip: float, dimension: int, eta: Array, tail: float) -> Array:
@@ -60,6 +61,8 @@ def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:
         return np.array([np.inf]), np.array([1.0])
     bottoms = [float(term.upper_quantile(1 - _LOWER_TAIL)) for term in terms]
     step = sum(top - bottom for top, bottom in zip(tops, bottoms, strict=True)) / _CELLS
+    if step <= _HAIR * sum(tops):  # a seed narrower than its own rounding is a constant
+        return np.array([sum(tops) * (1 + _CELLS * _HAIR)]), np.ones(1)
     mass = np.ones(1)
     for term, bottom, top in zip(terms, bottoms, tops, strict=True):
         edges = bottom + step * np.arange(1 + math.ceil((top - bottom) / step))
@@ -68,4 +71,4 @@ def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:
         above = -np.diff(term.survival(edges), prepend=1.0)
         mass = np.convolve(mass, np.where(edges < term.mean, below, above))
     points = sum(bottoms) + step * np.arange(len(mass), dtype=float)
-    return points, np.maximum(mass, 0.0)
+    return points * (1 + _HAIR), np.maximum(mass, 0.0)

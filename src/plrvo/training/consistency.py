@@ -67,6 +67,12 @@ class _Read:
         return _mapping(self.receipt["run"], "run")
 
     @property
+    def older(self) -> bool:
+        """Whether other code wrote it, whose certificates may have been larger."""
+        versions = self.receipt.get("versions")
+        return not isinstance(versions, dict) or versions.get("plrvo_code") != derived.code_digest()
+
+    @property
     def revision(self) -> int:
         return REVISION if "revision" in self.receipt else 1
 
@@ -138,7 +144,7 @@ def _in_order(receipt: dict[str, Any]) -> bool:
 
 
 def _plan(read: _Read) -> Iterator[str]:
-    yield from differing("plan", read.receipt["plan"], read.plan.to_dict())
+    yield from differing("plan", read.receipt["plan"], read.plan.to_dict(), read.older)
     if not is_finite(read.plan.bracket.certified):
         yield "the plan certifies no finite epsilon"
 
@@ -186,14 +192,14 @@ def _epsilons(read: _Read) -> Iterator[str]:
     if not same(read.receipt["delta"], delta):
         yield f"it claims delta {shortened(read.receipt['delta'])}; the plan has {delta}"
     due, written = derived.epsilons(read.ledger, delta), read.receipt["epsilon"]
-    yield from differing("epsilon", written, due)
+    yield from differing("epsilon", written, due, read.older)
     certified = written["certified"]
     if not is_finite(due["certified"]) or not is_finite(certified):
         yield f"certified epsilon {shortened(certified)}: recomputed, it is {due['certified']}; nothing is certified"
     elif budget is not None and max(certified, due["certified"] or 0.0) > budget:
         yield f"certified epsilon {certified} exceeds the budget {budget}"
     group = derived.group(read.ledger, delta, read.task)
-    yield from differing("group", read.receipt.get("group"), group)
+    yield from differing("group", read.receipt.get("group"), group, read.older)
 
 
 def _claims(read: _Read) -> Iterator[str]:
@@ -297,7 +303,7 @@ def _metrics(read: _Read) -> Iterator[str]:
     known = receipt.get("metrics")
     if known is None:
         if last and last.keys() & {"step", "epsilon_certified"}:  # words of the caller's have neither
-            yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta)
+            yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta, read.older)
         if read.revision > 1 and (receipt["journal"] is not None or (read.folder / metrics.FILE).exists()):
             yield f"{metrics.FILE} is not covered"
         return
@@ -311,7 +317,7 @@ def _metrics(read: _Read) -> Iterator[str]:
     released = read.released
     seen = set() if released is None else set(released.weights_at)
     known = {**known, "file": _name(known["file"])}
-    yield from metrics.differences(read.folder, known, last, read.ledger, read.plan.delta, seen)
+    yield from metrics.differences(read.folder, known, last, read.ledger, read.plan.delta, seen, read.older)
 
 
 def _weights(read: _Read) -> Iterator[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import plrvo
 from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger
 from plrvo.accounting.group import group_epsilon
@@ -41,3 +43,13 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 over the sources of this package, so that two receipts of one version can be told apart."""
+    root = Path(plrvo.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]

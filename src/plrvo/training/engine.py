@@ -363,7 +363,7 @@ def _check_precision(module: nn.Module) -> None:
             raise InvalidArgument(
                 "module",
                 f"{name} in {str(p.dtype).removeprefix('torch.')}",
-                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be of any type)",
+                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
             )
     if torch.get_float32_matmul_precision() != "highest":
         raise InvalidArgument(

@@ -53,8 +53,8 @@ class Factors:
         elif found != self._first:
             raise NotASum(
                 f"loss: expected a {self._reduction} over examples; it weighs them by {_shown(found)} in a batch of "
-                f"{rows} and by {_shown(self._first)} in one of {self._first_rows}, as a mean over tokens or weights of "
-                "the batch does. Average within each example first, then over examples (loss_reduction says which)"
+                f"{rows} and by {_shown(self._first)} in one of {self._first_rows}, as a mean over tokens or weights "
+                "of the batch does. Average within each example first, then over examples (loss_reduction says which)"
             )
 
 
@@ -134,14 +134,15 @@ def crossing(loss: Tensor, outputs: Sequence[Tensor], dimension: int = 0) -> boo
         return False
     try:
         found = torch.autograd.grad(loss, rows, create_graph=True, retain_graph=True, allow_unused=True)
-        first = [g.select(dimension, 0) for g in found if g is not None and g.grad_fn is not None]
+        curved: list[Any] = [g for g in list[Any](found) if g is not None]
+        first = [g.select(dimension, 0) for g in curved if g.grad_fn is not None]
         if not first:
             return False  # linear in the outputs
         weights = torch.Generator().manual_seed(0)
         score = torch.stack([(f * torch.randn(f.shape, generator=weights).to(f)).sum() for f in first]).sum()
         if score.grad_fn is None:
             return False
-        again = torch.autograd.grad(score, rows, retain_graph=True, allow_unused=True)
+        again: list[Any] = list(torch.autograd.grad(score, rows, retain_graph=True, allow_unused=True))
     except (RuntimeError, NotImplementedError):  # no second derivative: nothing can be said
         return False
     return any(h is not None and bool(h.narrow(dimension, 1, h.shape[dimension] - 1).any()) for h in again)
@@ -211,7 +212,7 @@ def before_backward(check: Check) -> Callable[[], None]:
     if _torch_backward is None:
         _torch_backward = torch.autograd.backward
         torch.autograd.backward = _checked_backward
-    reference = weakref.WeakMethod(check, _forget)  # type: ignore[type-var]
+    reference = weakref.WeakMethod(check, _forget)
     _checks.append(reference)
     return lambda: _forget(reference)
 

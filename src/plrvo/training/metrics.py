@@ -13,7 +13,7 @@ from typing import Any
 
 from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger
-from plrvo.training.compared import is_count, same
+from plrvo.training.compared import differing, is_count, same
 from plrvo.training.derived import file_digest
 from plrvo.training.loop import read_history
 from plrvo.validate import InvalidArgument
@@ -28,7 +28,13 @@ def summary(path: Path, rows: int) -> dict[str, Any]:
 
 
 def differences(
-    folder: Path, known: dict[str, Any], last: Any, ledger: Ledger | CorrelatedLedger, delta: float, seen: set[int]
+    folder: Path,
+    known: dict[str, Any],
+    last: Any,
+    ledger: Ledger | CorrelatedLedger,
+    delta: float,
+    seen: set[int],
+    older: bool = False,
 ) -> Iterator[str]:
     """Where the file beside a receipt is not the one that it knows, or contradicts it.
 
@@ -58,10 +64,12 @@ def differences(
     if unseen:
         yield f"it has metrics of step {unseen[0]}, whose release is not in the journal"
     for row in _spread(rows):
-        yield from epsilon_differences(row, ledger, delta)
+        yield from epsilon_differences(row, ledger, delta, older)
 
 
-def epsilon_differences(row: dict[str, Any], ledger: Ledger | CorrelatedLedger, delta: float) -> Iterator[str]:
+def epsilon_differences(
+    row: dict[str, Any], ledger: Ledger | CorrelatedLedger, delta: float, older: bool = False
+) -> Iterator[str]:
     """Whether the epsilon in a row of metrics is the one that the ledger had at that step."""
     step: Any = row.get("step")
     if not is_count(step) or not 0 < step <= ledger.steps:
@@ -71,7 +79,7 @@ def epsilon_differences(row: dict[str, Any], ledger: Ledger | CorrelatedLedger, 
     if before is None or "epsilon_certified" not in row:
         return
     value = before.certified(delta).value
-    if not same(row["epsilon_certified"], value):
+    if any(differing("epsilon_certified", row["epsilon_certified"], value, older)):
         yield f"its metrics say epsilon {row['epsilon_certified']} after {step} steps; recomputed, it is {value}"
 
 

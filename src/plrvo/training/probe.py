@@ -205,7 +205,7 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
         alone = scores(call)
         if not alone or alone[0].grad_fn is None:
             return
-        expected = [torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone]
+        expected: list[Any] = [torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone]
     with state.fresh(), torch.enable_grad():
         found = per_example(lambda: torch.stack(scores(call)).sum(), call.rows)
     singles = all(p.dtype in (torch.float32, torch.float64) for p in module.parameters())
@@ -224,8 +224,8 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
                     "module",
                     type(module).__name__,
                     f"layers whose gradients can be computed by example; that of {names[p]} is off by "
-                    f"{difference / max(whole, 1e-30):.1%} of the example's gradient: its layer does something else than "
-                    "layers of its kind (grad_sample_mode='hooks' may do, or override less)",
+                    f"{difference / max(whole, 1e-30):.1%} of the example's gradient: its layer does something else "
+                    "than layers of its kind (grad_sample_mode='hooks' may do, or override less)",
                 )
 
 
@@ -284,6 +284,7 @@ def _all_close(one: list[Tensor], other: list[Tensor]) -> bool:
 
 
 def tensors_in(value: Any) -> list[Tensor]:
+    """All tensors in containers of any depth."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):

@@ -5,7 +5,6 @@ It protects against mistakes and damage, not against a forger: whoever trains ca
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,7 +17,6 @@ from plrvo.training.compared import is_finite
 from plrvo.training.consistency import REVISION, differences
 from plrvo.training.ftrl import claims as visited
 from plrvo.training.journal import Journal
-from plrvo.training.optimizer import L1ClippingMixin
 from plrvo.training.seeding import is_seeded
 from plrvo.validate import InvalidArgument
 
@@ -95,10 +93,9 @@ def verify(path: Path) -> list[str]:
 
 def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
     """How the steps were taken, as the optimizer has it."""
-    layers = getattr(optimizer, "max_grad_norms", None)
     processes = getattr(optimizer, "world_size", 1)
     return {
-        "clipping": "l1" if isinstance(optimizer, L1ClippingMixin) else "flat" if layers is None else "per_layer",
+        "clipping": optimizer.clipping,
         "grad_sample_mode": engine.grad_sample_mode,
         "expected_batch_size": optimizer.expected_batch_size * processes,
         "processes": processes,
@@ -106,19 +103,10 @@ def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "plrvo": plrvo.__version__, "plrvo_code": _code_digest()}
+    found = {"python": platform.python_version(), "plrvo": plrvo.__version__, "plrvo_code": derived.code_digest()}
     for name in _PACKAGES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
     return found
-
-
-def _code_digest() -> str:
-    """SHA-256 over the sources of this package, so that two receipts of one version can be told apart."""
-    root = Path(plrvo.__file__).parent
-    digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]

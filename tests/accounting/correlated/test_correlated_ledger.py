@@ -24,7 +24,7 @@ from plrvo.accounting.correlated import (
     fit_blt,
     read_ledger,
 )
-from plrvo.accounting.correlated.gaussian_curve import gaussian_delta, gaussian_epsilon
+from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.validate import InvalidArgument
 

@@ -13,7 +13,8 @@ the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dime
   dimension bands * n.
 - `published` is the paper's formula for that release. Without sampling and with a scale per coordinate it is a valid
   bound, if a loose one.
-- `lower` attacks with one gradient, the same in every visit of the worst fixed pattern, spread as `lower` spreads it.
+- `lower` attacks with one gradient, the same in every visit of the worst fixed pattern and hence in every row, spread
+  over as many coordinates as is worst for all rows together.
 """
 
 from __future__ import annotations
@@ -26,13 +27,19 @@ from typing import Any
 import numpy as np
 
 from plrvo import validate
-from plrvo.accounting.certified import TAIL_SHARES, Certificate, certified_epsilon
-from plrvo.accounting.convert import epsilon_from_moments
+from plrvo.accounting.certified import (
+    PURE_MARGIN,
+    TAIL_SHARES,
+    Certificate,
+    certified_epsilon,
+    checked,
+    rdp_certificate,
+)
 from plrvo.accounting.correlated.correlation import Correlation
-from plrvo.accounting.correlated.gaussian_curve import LARGEST_SIGNAL, gaussian_epsilon
 from plrvo.accounting.correlated.participation import CyclicPoisson
+from plrvo.accounting.gaussian_curve import gaussian_epsilon
 from plrvo.accounting.ledger import Epsilon, Ledger
-from plrvo.accounting.lower import lower_loss
+from plrvo.accounting.lower import lower_loss, one_gradient_loss
 from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
@@ -40,6 +47,7 @@ from plrvo.noise.gaussian import Gaussian
 from plrvo.noise.grid import GridNoise
 from plrvo.noise.serial import noise_from_dict
 
+_LARGEST_SIGNAL = 1e100
 _ATTACKED_ROWS = 24  # kinds of row that the lower bound looks at; to leave rows out is a post-processing
 
 
@@ -112,8 +120,6 @@ class CorrelatedLedger:
         if not self.taken:
             return Certificate(0.0, None, "pure")
         release = self.release()
-        if isinstance(self.noise, Gaussian) and release.sample_rate == release.steps == 1:
-            return Certificate(gaussian_epsilon(release.clip / self.noise.sigma, delta), None, "exact")
         with np.errstate(over="ignore"):  # to infinity, which is the right answer
             if self.noise.shared:
                 return self._shared(release, delta)
@@ -154,16 +160,13 @@ class CorrelatedLedger:
         if isinstance(self.correlation.participation, CyclicPoisson):
             return self._lower_cyclic(self.correlation.participation, delta)
         sums = self.correlation.row_sums(self.work.steps, self.taken)
-        sums, counts = np.unique(np.floor(sums * 1e9) / 1e9, return_counts=True)  # equal but for rounding: one kind
+        sums, counts = np.unique(np.floor(sums * 1e12) / 1e12, return_counts=True)  # equal but for rounding: one kind
         if isinstance(self.noise, Gaussian):
             signal = math.sqrt(float(np.sum(counts * sums**2))) * self.work.clip / self.noise.sigma
-            return gaussian_epsilon(min(signal * (1 - 1e-7), LARGEST_SIGNAL), delta)  # a shorter gradient is one too
+            return gaussian_epsilon(min(signal * (1 - 1e-7), _LARGEST_SIGNAL), delta)  # a shorter gradient is one too
         heaviest = [i for i in np.argsort(-counts * sums**2)[:_ATTACKED_ROWS] if sums[i] > 0]
-        entries = [
-            (self.noise, Workload(1.0, int(counts[i]), float(sums[i]) * self.work.clip, self.work.dimension))
-            for i in heaviest
-        ]
-        return lower_loss(entries, delta).epsilon(delta)
+        rows = [(float(sums[i]), int(counts[i])) for i in heaviest]
+        return one_gradient_loss(self.noise, self.work.clip, self.work.dimension, rows, delta).epsilon(delta)
 
     def _lower_cyclic(self, visits: CyclicPoisson, delta: float) -> float:
         """Gaussian noise: all rows of a whole visit, turned into one. Else the row that moves furthest."""
@@ -178,16 +181,15 @@ class CorrelatedLedger:
         rows = release.dimension // n
         # A row's largest loss is concave in its squared shift: equal shifts are the worst.
         pure = rows * self.noise.pure_loss(release.clip / math.sqrt(rows), n)
-        candidates = [Certificate(pure, None, "pure")]
+        candidates = [Certificate(pure * (1 + PURE_MARGIN), None, "pure")]
         for share in TAIL_SHARES:
             tail = share * delta / rows
 
             def moment(lambda_: int, tail: float = tail) -> float:
                 return float(self.noise.log_stream_moment(release.clip, n, np.array([lambda_ + 1.0]), tail)[0])
 
-            value, order = epsilon_from_moments(moment, (1 - share) * delta, self.noise.largest_order)
-            candidates.append(Certificate(value, order, "rdp"))
-        return min(candidates, key=lambda candidate: candidate.value)
+            candidates.append(rdp_certificate(moment, (1 - share) * delta, self.noise.largest_order))
+        return checked(min(candidates, key=lambda candidate: candidate.value))
 
 
 def read_ledger(items: Sequence[Mapping[str, Any]]) -> Ledger | CorrelatedLedger:

@@ -275,7 +275,7 @@ def squared_lengths(values: Tensor) -> Tensor:
     doubles first takes ten times as long.) What underflow loses is below the 1e-6 that clipping adds to every norm.
     """
     whole = values.shape[-1] // _STRETCH * _STRETCH
-    stretches = values[..., :whole].unflatten(-1, (-1, _STRETCH)) if whole else values[..., None, :0]
+    stretches = values[..., :whole].reshape(*values.shape[:-1], whole // _STRETCH, _STRETCH)
     total = torch.linalg.vector_norm(stretches, dim=-1).double().square().sum(dim=-1)
     total += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square()
     return total * (1 + 2.0**-16)

@@ -137,7 +137,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._is_comparing, batch_size = True, self.book.batch_size
         try:
             self.book.batch_size = rows
-            score().backward()
+            total: Any = score()
+            total.backward()
             return {p: torch.stack([c.per_example() for c in self.book.release(p)]).sum(dim=0) for p in self.book.kept}
         finally:
             self._is_comparing, self.book.batch_size = False, batch_size

@@ -37,7 +37,8 @@ class SamplesModule(GradSampleModule):
             on_try=self._pause,
         )
         self.forbid_grad_accumulation()
-        self._dropping = [p.register_post_accumulate_grad_hook(_drop) for p in m.parameters() if p.requires_grad]
+        parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
+        self._dropping = [p.register_post_accumulate_grad_hook(_drop) for p in parameters]
 
     def remove_hooks(self) -> None:
         self.watch.remove()
@@ -55,7 +56,8 @@ class SamplesModule(GradSampleModule):
         parameters: list[Any] = [p for p in self._module.parameters() if p.requires_grad]
         self.enable_hooks()
         try:
-            (score() / rows if self.loss_reduction == "mean" else score()).backward()
+            loss: Any = score() / rows if self.loss_reduction == "mean" else score()
+            loss.backward()
             return {p: p.grad_sample for p in parameters if p.grad_sample is not None}
         finally:
             self.disable_hooks()

@@ -1,0 +1,324 @@
+"""The loss distribution of Poisson-sampled Gaussian steps, from above: `pld`.
+
+A step without (x ~ N(0, 1)) and with the example (x ~ N(m, 1) with probability q) has the loss
+L(x) = log(1 - q + q e^(m x - m^2/2)), or its negative where the example is added. Each outcome is spread onto the two
+neighbouring points of a grid so that its mass under both hypotheses is kept, which makes the pair easier to tell
+apart ("connect the dots", Doroshenko et al. 2022). The steps are composed by a Fourier transform, and
+
+    delta(epsilon) = E[(1 - e^(epsilon - L))_+],   L the total loss under the first hypothesis.
+
+**Rounding.** A transform leaves errors of about 1e-16 in every point, which is nothing in the bulk of a distribution
+and everything in a tail of 1e-12. So the tail is made the bulk: masses are tilted by e^(theta l) / M(theta), with theta
+the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53, N points and T steps:
+
+- Cooley and Tukey's algorithm errs by at most eta = 8 u log2(N) relative in the 2-norm (Higham 2002, theorem 24.2,
+  with twiddle factors good to 2 u). Tilted masses w have sum 1, hence a spectrum of modulus at most 1, whose T-th
+  power errs by at most T times as much; T-1 products of complex numbers err by 3 u each. So the **2-norm of the
+  error** of the composed, tilted distribution is at most 1.01 (sum of T (eta + 3u) |w|_2 + eta |w|_2), as long as the
+  sum of T eta sqrt(N) |w|_2 is below 0.01 (otherwise there is no bound). By Cauchy and Schwarz delta errs by at most
+  that times the 2-norm of the factors of the masses, which is added. The transform is in long double, whose u is
+  2^-64 on x86 and 2^-53 elsewhere.
+- A mass errs by a relative 16 u, its tilt by 2 u theta |l|: a factor exp(sum of T u (16 + 2 theta |l|)) on delta.
+- A loss errs by 8 u (|L| + |m x|): epsilon is raised by so much for every step.
+- What leaves the window at the bottom, or at the top, comes back at the other end: masses are only added. What
+  is missing above the window has Chernoff's bound, which is added to delta, and so are the tails of x that are cut.
+
+The result is an upper bound at every delta. It differs from dp-accounting's by that library's rounding, which is
+signed (it reports negative deltas), and by the tails that are cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from scipy import fft, special
+
+from plrvo.noise.base import Array
+from plrvo.noise.quadrature import legendre
+
+_U = 2.0**-53
+_FINE = float(np.finfo(np.longdouble).eps) / 2
+_MOST_CELLS = 1 << 21
+_LOG_TAIL = math.log(1e-18)  # of the tilted law, outside the window
+_CUT = 1e-15  # share of delta that the tails of x may cost
+
+
+@dataclass(frozen=True)
+class Steps:
+    """`count` steps that move a Gaussian by `signal` standard deviations with probability `rate`."""
+
+    signal: float
+    rate: float
+    count: int
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """Masses at losses (first + j) * interval of one step, and the largest error of a loss."""
+
+    interval: float
+    first: int
+    mass: Array
+    error: float
+
+    @cached_property
+    def losses(self) -> Array:
+        return self.interval * (self.first + np.arange(len(self.mass), dtype=float))
+
+    @cached_property
+    def log_mass(self) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log(self.mass)
+
+    def moments(self, theta: float) -> tuple[float, float, float]:
+        """log of the moment generating function, mean and variance, tilted by e^(theta l)."""
+        exponent = self.log_mass + theta * self.losses
+        top = float(exponent.max())
+        weight = np.exp(exponent - top)
+        total = float(weight.sum())
+        mean = float(weight @ self.losses) / total
+        return math.log(total) + top, mean, float(weight @ (self.losses - mean) ** 2) / total
+
+
+def sampled_epsilon(steps: Sequence[Steps], delta: float, guess: float) -> float:
+    """An upper bound on the epsilon of all steps, in both directions; `guess` (an upper bound) sets the grid."""
+    removed = _epsilon(steps, delta, guess, added=False)
+    if not removed < math.inf:
+        return math.inf
+    # Removing an example shows more as a rule, and then one look at the other direction is enough.
+    parts, lost = _parts(steps, guess, delta, added=True)
+    if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= removed:
+        return removed  # up to the tails of x, which cost less than delta
+    other = _Composed.of(parts, lost, removed)
+    if other is not None and other.delta(removed) <= delta:
+        return removed
+    return max(removed, _epsilon(steps, delta, guess, added=True))
+
+
+def sampled_delta(steps: Sequence[Steps], epsilon: float) -> float:
+    """An upper bound on the delta of all steps, in both directions."""
+    return min(1.0, max(_delta(steps, epsilon, added) for added in (False, True)))
+
+
+def _epsilon(steps: Sequence[Steps], delta: float, guess: float, added: bool) -> float:
+    parts, lost = _parts(steps, guess, delta, added)
+    best, target = math.inf, min(guess, _Cumulants(parts).chernoff(delta))
+    for _ in range(8):  # each time tilted to the epsilon that was found; all of them are bounds
+        composed = _Composed.of(parts, lost, target)
+        found = math.inf if composed is None else composed.epsilon(delta)
+        if not found < best:
+            break
+        best, target, step = found, found, abs(target - found)
+        if step <= 0.02 * best:
+            break
+    return best
+
+
+def _delta(steps: Sequence[Steps], epsilon: float, added: bool) -> float:
+    least = 1e-300
+    for _ in range(2):  # the first round says where x may be cut
+        parts, lost = _parts(steps, epsilon, least, added)
+        if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= epsilon:
+            return lost
+        composed = _Composed.of(parts, lost, epsilon)
+        if composed is None:
+            return 1.0
+        found = composed.delta(epsilon)
+        least = max(least, found)
+    return found
+
+
+def _parts(steps: Sequence[Steps], epsilon: float, delta: float, added: bool) -> tuple[list[tuple[_Loss, int]], float]:
+    """One-step losses on a common grid, and the mass that is cut from all of them together."""
+    count = sum(part.count for part in steps)
+    log_cut = max(math.log(delta) + math.log(_CUT / (2 * count)), -690.0)
+    reach = -float(special.ndtri_exp(log_cut))
+    highest = max(part.signal * (part.signal + reach) for part in steps)
+    interval = min(1e-2, max(1e-7, epsilon / 2000, highest / _MOST_CELLS))
+    parts = [(_one_step(part.signal, part.rate, interval, reach, added), part.count) for part in steps]
+    return parts, 2 * count * math.exp(log_cut) * 1.01
+
+
+@lru_cache(maxsize=32)
+def _one_step(m: float, q: float, interval: float, reach: float, added: bool) -> _Loss:
+    """x from -reach to m + reach, cut at the grid's losses and at least every fiftieth of a standard deviation."""
+    start, end = -reach, m + reach
+    extra = np.arange(start, end, min(0.02, 0.1 / m))
+    low, high = (float(v) for v in _loss(np.array([start, end]), m, q))
+    grid = interval * np.arange(math.ceil(low / interval), math.floor(high / interval) + 1.0)
+    if q < 1:
+        inside = np.expm1(grid) + q
+        grid = np.log(inside[inside > 0] / q)
+    x = np.concatenate([[start, end], extra, grid / m + m / 2])
+    x = np.unique(np.clip(x, start, end))
+    widths = np.diff(x)
+    cell = np.floor(_loss(x[:-1] + widths / 2, m, q) / interval)
+    if added:
+        cell = -cell - 1
+    nodes, weights = legendre(6)
+    total, upper = np.zeros(len(cell)), np.zeros(len(cell))
+    for node, weight in zip(nodes, weights, strict=True):
+        at = x[:-1] + node * widths
+        loss = _loss(at, m, q)
+        without, with_it = np.exp(-(at**2) / 2), np.exp(-((at - m) ** 2) / 2)
+        mass = weight * widths / math.sqrt(2 * math.pi) * (without if added else (1 - q) * without + q * with_it)
+        share = np.expm1(cell * interval - (-loss if added else loss)) / math.expm1(-interval)
+        total += mass
+        upper += mass * np.clip(share, 0.0, 1.0)
+    index = cell.astype(np.int64)
+    first = int(index.min())
+    size = int(index.max()) - first + 2
+    masses = np.bincount(index - first, total - upper, size) + np.bincount(index - first + 1, upper, size)
+    return _Loss(
+        interval, first, np.asarray(masses, dtype=float), 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
+    )
+
+
+def _loss(x: Array, m: float, q: float) -> Array:
+    y = m * (x - m / 2)
+    if q == 1:
+        return y
+    with np.errstate(over="ignore"):
+        near = np.log1p(q * np.expm1(np.clip(y, -1.0, 30.0)))
+        return np.where(np.abs(y - 14.5) <= 15.5, near, np.logaddexp(math.log1p(-q), math.log(q) + y))
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """Tilted masses in a window, the logarithms that tilt them back, and what is charged besides."""
+
+    losses: Array
+    mass: Array
+    log_back: Array
+    error: float  # of all masses together, in the 2-norm
+    missing: float
+    raised: float
+    log_factor: float
+
+    @staticmethod
+    def of(parts: Sequence[tuple[_Loss, int]], lost: float, epsilon: float) -> _Composed | None:
+        """All parts, tilted towards `epsilon`; None where that is beyond memory or the transform's precision."""
+        cumulants = _Cumulants(parts)
+        theta = cumulants.saddle(epsilon)
+        value, _, variance = cumulants.at(theta)
+        interval = parts[0][0].interval
+        sizes = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+        steps = [size / math.sqrt(max(variance, 1e-300)) for size in sizes]
+        # The window: Chernoff's bounds on the tails of the tilted law.
+        above = [(cumulants.at(theta + s)[0], s) for s in steps]
+        below = [(cumulants.at(theta - s)[0], s) for s in steps]
+        top = min(min((k - value - _LOG_TAIL) / s for k, s in above), cumulants.highest + interval)
+        bottom = max(max((value - k + _LOG_TAIL) / s for k, s in below), cumulants.lowest - interval)
+        missing = 0.0
+        if top < cumulants.highest:
+            missing = min(math.exp(min(0.0, k - (theta + s) * top)) for k, s in above)
+        raised = sum(times * part.error for part, times in parts)
+        bottom = min(bottom, epsilon) - 4 * raised
+        points = max(2.0, (top - bottom) / interval + 4)
+        if not points <= 1 << 22:
+            return None
+        log_size = math.ceil(math.log2(points))
+        size, first = 1 << log_size, math.floor(bottom / interval) - 1
+        eta = 8 * _FINE * log_size
+        spectrum, offset, error, loose = np.ones(size // 2 + 1, np.clongdouble), 0, 0.0, 0.0
+        for part, count in parts:
+            tilted = part.mass * np.exp(theta * part.losses - part.moments(theta)[0])
+            tilted /= tilted.sum()
+            places = np.arange(len(tilted))
+            centre = round(float(np.sum(tilted * places)))
+            folded = np.bincount((places - centre) % size, tilted, size)
+            offset += count * (part.first + centre)
+            spectrum *= _power(fft.rfft(folded.astype(np.longdouble)), count)
+            norm = float(np.linalg.norm(folded))
+            error += count * (eta + 3 * _FINE) * norm
+            loose += count * eta * math.sqrt(size) * norm
+        if loose > 0.01:
+            return None
+        error += eta * float(np.linalg.norm(spectrum.astype(complex))) * math.sqrt(2 / size)
+        mass = np.roll(fft.irfft(spectrum, size).astype(float), offset - first)
+        losses = interval * (first + np.arange(size, dtype=float))
+        widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts)
+        count = sum(count for _, count in parts)
+        # The sums of M are pairwise, and were divided by again: what is left is covered twenty times over.
+        log_factor = _U * (256 + count * (16 + 4 * abs(theta) * widest + 64) + 8 * (abs(value) + abs(theta * epsilon)))
+        return _Composed(losses, mass, value - theta * losses, 1.01 * error, missing + lost, raised, log_factor)
+
+    @cached_property
+    def back(self) -> Array:
+        return np.where(self.log_back > 300, np.inf, np.exp(np.minimum(self.log_back, 300.0)))
+
+    def delta(self, epsilon: float) -> float:
+        epsilon -= self.raised
+        if epsilon < self.losses[0]:  # the window says nothing about it
+            return 1.0
+        over = self.losses > epsilon
+        if not np.any(over):
+            return self.missing * math.exp(self.log_factor)
+        if self.back[over][0] == math.inf:  # far from where the law was tilted to: useless
+            return 1.0
+        gain = self.back[over] * -np.expm1(epsilon - self.losses[over])
+        rounding = self.error * float(np.linalg.norm(gain))
+        return float(np.sum(gain * self.mass[over]) + rounding + self.missing) * math.exp(self.log_factor)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon >= 0 that the window shows, from above; `inf` where there is none."""
+        low = max(0.0, float(self.losses[0]) + 2 * self.raised)
+        high = max(low, float(self.losses[-1]) + 2 * self.raised)
+        if self.delta(low) <= delta:
+            return low
+        if self.delta(high) > delta:
+            return math.inf
+        from scipy import optimize  # here, so that importing plrvo does not wait for it
+
+        width = 1e-13 * high
+        root = float(optimize.toms748(lambda e: math.log(self.delta(e) / delta), low, high, xtol=width, rtol=1e-13))
+        while self.delta(root) > delta:
+            root, width = root + width, 2 * width
+        return root
+
+
+def _power(values: np.ndarray, exponent: int) -> np.ndarray:
+    """values ** exponent by squaring, whose rounding is that of `exponent` products."""
+    result = np.ones_like(values)
+    while exponent:
+        if exponent & 1:
+            result = result * values
+        exponent >>= 1
+        values = values * values if exponent else values
+    return result
+
+
+class _Cumulants:
+    """log of the moment generating function of the total loss, and two derivatives."""
+
+    def __init__(self, parts: Sequence[tuple[_Loss, int]]) -> None:
+        self._parts = parts
+        self.highest = sum(times * float(part.losses[-1]) for part, times in parts)
+        self.lowest = sum(times * float(part.losses[0]) for part, times in parts)
+
+    def at(self, theta: float) -> tuple[float, float, float]:
+        found = [(times, part.moments(theta)) for part, times in self._parts]
+        value, mean, variance = (sum(times * one[i] for times, one in found) for i in range(3))
+        return value, mean, variance
+
+    def chernoff(self, delta: float) -> float:
+        """About the epsilon at this delta: the least (log M(theta) - log delta)/theta, on a coarse grid of theta."""
+        tilts = np.geomspace(0.03, 3e4, 21)
+        return max(0.0, min((self.at(float(theta))[0] - math.log(delta)) / float(theta) for theta in tilts))
+
+    def saddle(self, epsilon: float) -> float:
+        """theta > 0 at which the tilted mean is about epsilon. Any value is valid; a good one makes errors small."""
+        low, high = 0.0, 1.0
+        while self.at(high)[1] < epsilon and high < 1e6:
+            low, high = high, 4 * high
+        for _ in range(14):
+            middle = (low + high) / 2
+            if self.at(middle)[1] < epsilon:
+                low = middle
+            else:
+                high = middle
+        return high
