@@ -54,7 +54,7 @@ class Draws:
             self._rows = 0
             raise BatchMismatch(
                 f"{rows} rows in a step whose batch has {size} examples: expected one row for each example, once; "
-                "layers on flattened positions, repeated examples and parts of batches are not what the plan accounts for"
+                "layers on flattened positions, repeated examples and parts of batches are not what the plan covers"
             )
         if last:
             self._waiting.popleft()
