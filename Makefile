@@ -32,7 +32,7 @@ run: $(STAMP)-train ## the main job: design a noise, train with it, certify and 
 	rm -rf runs/digits
 	$(BIN)/plrvo design --epsilon 3 --delta 1e-5 --sample-rate 0.1 --steps 200 --dimension 9258 \
 	    --clip-min 0.5 --clip-max 0.5 --save runs/digits/plan.json
-	$(BIN)/plrvo train digits --model cnn --plan runs/digits/plan.json --lr 0.05 --seed 0 --out runs/digits
+	$(BIN)/plrvo train digits --model cnn --plan runs/digits/plan.json --lr 0.05 --out runs/digits
 	$(BIN)/plrvo verify runs/digits/receipt.json
 
 test: $(STAMP)-dev ## run the tests and doctests; PYTEST_ARGS="-m slow" for the slow ones

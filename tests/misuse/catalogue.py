@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from tests.misuse.noise import A
+from tests.misuse.numbers import D
+from tests.misuse.records import E
 from tests.misuse.sensitivity import B
 from tests.misuse.steps import C
+from tests.misuse.trainer import F
 
-SECTIONS = (B, C)
+SECTIONS = (A, B, C, D, E, F)
 ROWS = [row for section in SECTIONS for row in section.rows]

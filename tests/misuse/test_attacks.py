@@ -17,7 +17,7 @@ from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSam
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from tests.misuse.sensitivity import TOKENS, Cancels, Normed, OnTokens, tokens
-from tests.misuse.setting import CLASSES, CLIP, Private, data, mlp
+from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -52,8 +52,7 @@ def odd_first(scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def test_layers_on_flattened_tokens() -> None:
     x, y = (t[:20].clone() for t in tokens().tensors)
     x[0] *= 100
-    assert effect(OnTokens(), x, y) > 5  # up to one clip for each of the 16 tokens
-    assert TOKENS == 16
+    assert 3 < effect(OnTokens(), x, y) <= TOKENS  # up to one clip for each token
 
 
 def test_repeated_examples() -> None:
@@ -90,17 +89,19 @@ def test_batch_normalisation_in_disguise(affine: bool) -> None:
     norm = nn.BatchNorm1d(8, affine=affine)
     for p in norm.parameters():
         p.requires_grad_(False)
-    assert effect(Normed(norm), *odd_first(1000.0)) > 5
+    assert effect(Normed(norm), *odd_first(1000.0)) > 3
 
 
 def test_the_root_of_the_mean() -> None:
+    """One example with a huge error makes the gradients of all others small."""
+
     def loss(o: Tensor, y: Tensor) -> Tensor:
-        return (1e-3 * functional.mse_loss(1e2 * o, functional.one_hot(y, CLASSES).float())).sqrt()
+        return functional.mse_loss(o, functional.one_hot(y, CLASSES).float()).sqrt()
 
-    assert effect(mlp(), *odd_first(1000.0), loss=loss) > 1.5
+    assert effect(nn.Linear(FEATURES, CLASSES), *odd_first(1e5), loss=loss) > 3
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e38])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_one_bad_number_makes_the_release_nan(value: float) -> None:
     x, y = odd_first()
     x[0, 0] = value
@@ -141,7 +142,7 @@ def ghost_release(x: Tensor, y: Tensor) -> float:
 class _Opposite(nn.Module):
     """One number for each example: positions count with alternating signs."""
 
-    reduction = "none"
+    reduction = "mean"
 
     def forward(self, o: Tensor, y: Tensor) -> Tensor:
         signs = torch.ones(o.shape[1])
@@ -152,7 +153,7 @@ class _Opposite(nn.Module):
 
 def cancelling(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     x = torch.randn(1, 2, 64, generator=generator).repeat(1, 4, 1) * 1e4
-    x[:, 1::2] = x[:, 0::2] + 3e-4 * torch.randn(1, 4, 64, generator=generator)
+    x[:, 1::2] = x[:, 0::2] + torch.randn(1, 4, 64, generator=generator)
     return x, torch.zeros(1, dtype=torch.long)
 
 
@@ -160,7 +161,7 @@ def test_ghost_norms_of_cancelling_positions() -> None:
     """In singles the norm comes out far too small in some of these cases, and the example far too long."""
     generator = torch.Generator().manual_seed(2)
     cases = [cancelling(generator) for _ in range(20)]
-    assert max(ghost_release(x, y) for x, y in cases) > 1.5
+    assert max(ghost_release(x, y) for x, y in cases) > 100
     for x, y in cases:
         module = Cancels()
         with torch.no_grad():

@@ -7,6 +7,7 @@ a sum over examples (`loss_form`). A copy of the module is under no engine: it c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +49,6 @@ class Watch:
         self.is_trying = False
         self._undo = [
             module.register_forward_pre_hook(self._before, with_kwargs=True).remove,
-            module.register_forward_hook(self._after).remove,
             before_backward(self._check_loss),
         ]
 
@@ -57,6 +57,11 @@ class Watch:
 
     def __reduce__(self) -> Any:
         return _watch_of_a_copy, ()
+
+    def see_outputs(self) -> None:
+        """From now on; after the wrapper's own hooks, which may have the last word on what comes out."""
+        if self.module is not None:
+            self._undo.append(self.module.register_forward_hook(self._after).remove)
 
     def remove(self) -> None:
         """Leave the module as it was."""
@@ -121,7 +126,9 @@ class Watch:
         if self._losses < _TRIED_FOR_CROSSING:
             self._set_trying(True)  # its passes through the outputs are nobody's gradients
             try:
-                crosses = crossing(loss, rows, self._dimension)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the backward pass itself will say what there is to say
+                    crosses = crossing(loss, rows, self._dimension)
             finally:
                 self._set_trying(False)
             if crosses:

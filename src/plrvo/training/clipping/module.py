@@ -120,6 +120,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             if rule is None:
                 raise NotImplementedError(f"{name} ({type(layer).__name__}) has no rule for book-keeping")
             self._watch(name, layer, rule)
+        self.watch.see_outputs()
         parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
         for p in parameters:
             self._hooks.append(p.register_post_accumulate_grad_hook(partial(_refuse, names[p])))

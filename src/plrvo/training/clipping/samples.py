@@ -36,6 +36,7 @@ class SamplesModule(GradSampleModule):
             public_weights=public_loss_weights,
             on_try=self._pause,
         )
+        self.watch.see_outputs()
         self.forbid_grad_accumulation()
         parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
         self._dropping = [p.register_post_accumulate_grad_hook(_drop) for p in parameters]

@@ -1,0 +1,79 @@
+"""D. Numbers that are upper bounds."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from tests.misuse.row import ANY, Section
+
+import plrvo
+from plrvo.accounting.gaussian_curve import gaussian_epsilon
+from plrvo.validate import InvalidArgument
+
+D = Section("D. Numbers")
+WORK = plrvo.Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=64)
+LAPLACE = plrvo.epsilon(plrvo.Laplace(1.0), WORK, 1e-5).certified
+
+
+def _narrow(seed: Any) -> Any:
+    def attempt(mode: str) -> None:
+        found = plrvo.epsilon(plrvo.PLRV(seed), WORK, 1e-5)
+        assert found.lower <= found.certified
+        assert LAPLACE * (1 - 1e-6) <= found.certified <= LAPLACE * 1.02
+
+    return attempt
+
+
+for _name, _seed in (
+    ("a truncated normal seed a hundred-millionth wide", plrvo.TruncatedNormalSeed(1.0, 1e-8)),
+    ("a uniform seed a hundred-millionth wide", plrvo.UniformSeed(1.0 - 1e-8, 1.0 + 1e-8)),
+    ("a Gamma seed with k = 1e12", plrvo.GammaSeed(1e12, 1e-12)),
+    ("a Weibull seed of shape 1e8", plrvo.WeibullSeed(1e8, 1.0)),
+):
+    D.row(f"use {_name}, which is Laplace noise", "certified as Laplace noise, never below it", modes=ANY)(_narrow(_seed))
+
+
+@D.row("ask for Gaussian noise, everybody in every batch, at delta 1e-12", "the exact curve, from above", modes=ANY)
+def full_batches(mode: str) -> None:
+    work = plrvo.Workload(sample_rate=1.0, steps=100_000, clip=1.0, dimension=10)
+    found = plrvo.epsilon(plrvo.Gaussian(20.0), work, 1e-12).certified
+    assert found >= gaussian_epsilon(math.sqrt(100_000) / 20.0, 1e-12) * (1 - 1e-12)
+
+
+@D.row("ask for a delta below the rounding of loss distributions", "no negative and no zero epsilon comes out", modes=ANY)
+def tiny_delta(mode: str) -> None:
+    work = plrvo.Workload(sample_rate=0.01, steps=1000, clip=1.0, dimension=10)
+    values = [plrvo.epsilon(plrvo.Gaussian(1.0), work, delta).certified for delta in (1e-5, 1e-13, 1e-30, 1e-100)]
+    assert values == sorted(values)
+    assert values[0] > 0
+
+
+@D.row("give the ledger one entry for each of 4,000 equal steps", "they are one entry, in a moment", modes=ANY)
+def many_entries(mode: str) -> None:
+    one = plrvo.Workload(sample_rate=0.01, steps=1, clip=1.0, dimension=64)
+    entries = plrvo.Ledger().plus(plrvo.Laplace(1.0), one).to_list() * 4000
+    ledger = plrvo.Ledger.from_list(entries)
+    assert len(ledger.entries) == 1
+    assert ledger.steps == 4000
+
+
+def _refused(**change: Any) -> Any:
+    def attempt(mode: str) -> None:
+        plrvo.Workload(**{"sample_rate": 0.01, "steps": 1, "clip": 1.0, "dimension": 64, **change})
+
+    return attempt
+
+
+for _name, _value in (("clip", math.nan), ("clip", 0.0), ("sample_rate", 1.5), ("steps", 0), ("dimension", -1)):
+    D.row(f"plan with {_name} = {_value}", "refused", modes=ANY, error=InvalidArgument, match=_name)(
+        _refused(**{_name: _value})
+    )
+
+
+@D.row("edit the epsilon in a plan's file", "refused: it is computed again when the plan is read", modes=ANY,
+       error=InvalidArgument, match="certified epsilon of at least")  # fmt: skip
+def edited_plan(mode: str) -> None:
+    plan = plrvo.Plan.certify(plrvo.Laplace(1.0), WORK, 1e-5).to_dict()
+    plrvo.Plan.from_dict(json.loads(json.dumps({**plan, "epsilon_certified": 0.1})))
