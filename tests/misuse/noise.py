@@ -50,7 +50,9 @@ def predictable(mode: str) -> None:
     assert not engine.seeded
 
 
-@A.row("fork a process that holds a generator", "its noise is its own: parent and children take different keys", modes=ANY)
+@A.row(
+    "fork a process that holds a generator", "its noise is its own: parent and children take different keys", modes=ANY
+)
 def forked(mode: str) -> None:
     from plrvo.audit.checkup import _forks
 
@@ -59,7 +61,13 @@ def forked(mode: str) -> None:
     assert check.passed
 
 
-@A.row("copy or pickle a keystream, to draw the same noise twice", "refused", modes=ANY, error=TypeError, match="not pickled")
+@A.row(
+    "copy or pickle a keystream, to draw the same noise twice",
+    "refused",
+    modes=ANY,
+    error=TypeError,
+    match="not pickled",
+)
 def copied(mode: str) -> None:
     copy.deepcopy(Keystream())
 
@@ -69,7 +77,11 @@ def pickled(mode: str) -> None:
     pickle.dumps(Keystream())
 
 
-@A.row("pass a seeded generator", "taken, and the run says that it is not private: `engine.seeded`, receipt, terminal", modes=ANY)
+@A.row(
+    "pass a seeded generator",
+    "taken, and the run says that it is not private: `engine.seeded`, receipt, terminal",
+    modes=ANY,
+)
 def seeded(mode: str) -> None:
     run = Private("bookkeeping")
     assert run.engine.seeded

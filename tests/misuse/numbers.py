@@ -32,7 +32,9 @@ for _name, _seed in (
     ("a Gamma seed with k = 1e12", plrvo.GammaSeed(1e12, 1e-12)),
     ("a Weibull seed of shape 1e8", plrvo.WeibullSeed(1e8, 1.0)),
 ):
-    D.row(f"use {_name}, which is Laplace noise", "certified as Laplace noise, never below it", modes=ANY)(_narrow(_seed))
+    D.row(f"use {_name}, which is Laplace noise", "certified as Laplace noise, never below it", modes=ANY)(
+        _narrow(_seed)
+    )
 
 
 @D.row("ask for Gaussian noise, everybody in every batch, at delta 1e-12", "the exact curve, from above", modes=ANY)
@@ -42,7 +44,9 @@ def full_batches(mode: str) -> None:
     assert found >= gaussian_epsilon(math.sqrt(100_000) / 20.0, 1e-12) * (1 - 1e-12)
 
 
-@D.row("ask for a delta below the rounding of loss distributions", "no negative and no zero epsilon comes out", modes=ANY)
+@D.row(
+    "ask for a delta below the rounding of loss distributions", "no negative and no zero epsilon comes out", modes=ANY
+)
 def tiny_delta(mode: str) -> None:
     work = plrvo.Workload(sample_rate=0.01, steps=1000, clip=1.0, dimension=10)
     values = [plrvo.epsilon(plrvo.Gaussian(1.0), work, delta).certified for delta in (1e-5, 1e-13, 1e-30, 1e-100)]

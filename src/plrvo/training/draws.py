@@ -25,9 +25,16 @@ class Draws:
         self._ahead = ahead
         self._waiting: deque[int] = deque()
         self._rows = 0  # of the batch under way, whose parts come one after the other
+        self._used = False  # whether a step has been taken
 
     def restart(self) -> None:
-        """A new pass over the loader: batches that an earlier pass drew and did not use are gone."""
+        """A new pass over the loader: batches that workers drew ahead and nobody saw are gone.
+
+        One that was handed out takes its step, or nothing goes on: to look at a batch and leave it is to choose. A
+        look before the first step is free.
+        """
+        if self._waiting and not self._ahead and self._used:
+            self._refuse_skipped()
         self._waiting.clear()
         self._rows = 0
 
@@ -44,11 +51,7 @@ class Draws:
             )
         size = self._waiting[0]
         if not self._ahead and len(self._waiting) > 1:
-            self.restart()
-            raise BatchMismatch(
-                f"a batch of {size} examples was drawn and no step was taken for it: expected one step for every "
-                "batch, empty ones included; which batches take a step must not depend on them"
-            )
+            self._refuse_skipped()
         rows += self._rows
         if rows > size or (last and rows != size):
             self._rows = 0
@@ -58,7 +61,17 @@ class Draws:
             )
         if last:
             self._waiting.popleft()
+            self._used = True
         self._rows = 0 if last else rows
+
+    def _refuse_skipped(self) -> None:
+        size = self._waiting[0]
+        self._waiting.clear()
+        self._rows = 0
+        raise BatchMismatch(
+            f"a batch of {size} examples was drawn and no step was taken for it: expected one step for every "
+            "batch, empty ones included; which batches take a step must not depend on them"
+        )
 
     def forget_part(self) -> None:
         """The parts of the batch under way were dropped (zero_grad before the step); its batch still waits."""

@@ -14,7 +14,7 @@ from opacus.validators import ModuleValidator
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from plrvo.accounting import Epsilon, Workload, calibrate
 from plrvo.design import Plan
@@ -33,7 +33,7 @@ from plrvo.training.randomness import generator_for, same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
 from plrvo.training.watch import refuse_private
-from plrvo.validate import InvalidArgument, positive_integer
+from plrvo.validate import InvalidArgument, positive, positive_integer, rate
 
 # Opacus's other modes fail on the empty batches of Poisson sampling.
 _GRAD_SAMPLE_MODES = ("auto", "bookkeeping", "hooks", "ghost")
@@ -148,7 +148,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         dimension = self._checked_dimension(module, optimizer, clipping)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         size = self._size_of(data_loader)
-        batch_size = expected_batch_size or max(1, round(plan.batch_share * size))
+        batch_size = max(1, round(plan.batch_share * size)) if expected_batch_size is None else expected_batch_size
         positive_integer(expected_batch_size=batch_size)
         draws = Draws(ahead=data_loader.num_workers > 0)
         loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)
@@ -203,6 +203,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         """
         if self.plan is not None:
             raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
+        positive(epochs=epochs)
+        rate(sample_rate=sample_rate)
         steps = max(1, math.ceil(epochs / sample_rate))
         dimension = 1 if clipping == "l1" else _trainable(module)
         work = Workload(sample_rate=sample_rate, steps=steps, clip=max_grad_norm, dimension=dimension)
@@ -287,6 +289,14 @@ class PrivacyEngine(opacus.PrivacyEngine):
         batch_first: bool,
         draws: Draws,
     ) -> DataLoader[Any]:
+        if self._require_plan().correlation is None and not isinstance(
+            loader.sampler, (SequentialSampler, RandomSampler)
+        ):
+            raise InvalidArgument(
+                "data_loader",
+                type(loader.sampler).__name__,
+                "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
+            )
         if isinstance(loader, DPDataLoader):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"

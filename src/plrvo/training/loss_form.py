@@ -2,23 +2,28 @@
 
 If the loss is sum_b c l_b, with l_b a function of example b alone and c the same in every step (up to 1/rows, which a
 mean brings and the clipping undoes), then removing an example removes its own gradient and changes no other. Otherwise
-it may change all of them, each by up to twice the clip. Two things go wrong in practice, and both can be seen on the
-autograd graph between the loss and the model's outputs, before the backward pass:
+it may change all of them, each by up to twice the clip. What goes wrong in practice can mostly be seen on the autograd
+graph between the loss and the model's outputs, before the backward pass:
 
 - *the factor*: a mean over the tokens that are not padding, or over the weights of the classes in the batch, divides
-  by something of the batch. The factors between the loss and its terms are read off the graph (`factors`); they must
-  be the same in every step.
-- *the terms*: contrastive losses, the root of a mean, a softmax over the batch. The gradient at one example's output
-  must not change with another's output: its derivative by the other outputs is zero (`crossing`).
+  by something of the batch. The factors between the loss and its terms are read off the graph (`factors`). They must be
+  numbers, not tensors, and the same in every step; and once examples have been summed, only sums and products with
+  numbers may follow (no root, no absolute value, no clamp of the batch's loss).
+- *the terms*: contrastive losses, a softmax over the batch. The gradient at one example's output must not change with
+  another's output: its derivative by the other outputs is zero (`crossing`).
+- *the way*: every parameter is reached through the outputs of the module that the engine watches (`detours`).
 
-What cannot be seen here is what happens before the model: inputs that are mixed (mixup) are examples of nobody.
+What cannot be seen here: inputs that are mixed before the model, and a number of the batch that hides in a tensor with
+a row for each example (weights that were divided by their mean, if they have not the mean one; a detached statistic).
 """
 
 from __future__ import annotations
 
 import copy
+import math
+import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -26,8 +31,13 @@ from torch import Tensor, nn
 
 from plrvo.validate import InvalidArgument
 
-_MOST_NODES = 500  # between the loss and the outputs: losses are small
+_MOST_NODES = 5000  # between the loss and the outputs: losses are small
 _MEAN = 1  # torch's number for reduction="mean"
+# What may act on the batch's loss, one number, and what may make that number of rows.
+_LINEAR = {"Add", "Sub", "Neg", "Mul", "Div", "View", "Reshape", "ReshapeAlias", "UnsafeView", "Squeeze", "Unsqueeze"}
+_LINEAR |= {"Clone", "ToCopy", "Alias", "Expand", "Copy", "CopyBackwards", "Select", "Index", "Unbind", "Stack", "Cat"}
+_LINEAR |= {"Sum", "Mean", "Nansum", "Dot", "Mv", "Mm", "Permute", "Transpose", "T", "Split", "Slice", "As_strided"}
+_LINEAR |= {"AsStrided", "Where", "BackwardHookFunction"}
 
 
 class NotASum(RuntimeError):
@@ -42,25 +52,30 @@ class Factors:
         self._first: tuple[float, ...] | None = None
         self._first_rows = 0
 
-    def check(self, loss: Tensor, outputs: Sequence[Tensor], rows: int, weight: float = 1.0) -> None:
+    def check(self, loss: Tensor, stops: Collection[Any], rows: int, weight: float = 1.0) -> None:
         """Raise unless the loss of a batch with so many rows has the factors that the first one had."""
         if rows == 0 or loss.grad_fn is None:
             return
         scale = weight * (rows if self._reduction == "mean" else 1)
-        found = tuple(sorted({_rounded(factor * scale) for factor in factors(loss, outputs)}))
+        found = _distinct(factor * scale for factor in factors(loss, stops, rows))
         if self._first is None:
             self._first, self._first_rows = found, rows
-        elif found != self._first:
+        elif len(found) != len(self._first) or not all(map(_equal, found, self._first)):
+            if all(_equal(f * self._first_rows, g * rows) for f, g in zip(found, self._first, strict=False)):
+                raise NotASum(
+                    f"loss: expected a {self._reduction} over examples; it is a "
+                    f"{'sum' if self._reduction == 'mean' else 'mean'}. Pass loss_reduction to make_private accordingly"
+                )
             raise NotASum(
                 f"loss: expected a {self._reduction} over examples; it weighs them by {_shown(found)} in a batch of "
                 f"{rows} and by {_shown(self._first)} in one of {self._first_rows}, as a mean over tokens or weights "
-                "of the batch does. Average within each example first, then over examples (loss_reduction says which)"
+                "of the batch does. Average within each example first, then over examples (loss_reduction says which; "
+                "a schedule that looks at no data: make_private(public_loss_weights=True))"
             )
 
 
-def factors(loss: Tensor, outputs: Sequence[Tensor]) -> set[float]:
+def factors(loss: Tensor, stops: Collection[Any], rows: int) -> set[float]:
     """The products of the numbers that stand between the loss and the outputs, one for each way through the graph."""
-    stops = {output.grad_fn for output in outputs}
     found: set[float] = set()
     seen: set[tuple[Any, float]] = set()
     waiting: list[tuple[Any, float]] = [(loss.grad_fn, 1.0)]
@@ -73,21 +88,29 @@ def factors(loss: Tensor, outputs: Sequence[Tensor]) -> set[float]:
         if not below:
             found.add(factor)
             continue
-        waiting += [(child, factor * _factor(node)) for child in below]
+        here = _factor(node, rows)
+        waiting += [(child, factor * here) for child in below]
     return found
 
 
-def _factor(node: Any) -> float:
+def _factor(node: Any, rows: int) -> float:
     """What a node multiplies its operands by, if that is one number for all rows; 1 for everything else."""
-    kind = _kind(node)
+    kind, number = _kind(node), _is_number(node)
+    if number and kind not in _LINEAR and not hasattr(node, "_saved_reduction"):
+        raise NotASum(
+            f"loss: expected a sum over examples; {kind} acts on the loss of the whole batch, so that each example's "
+            "gradient depends on all others. Apply it to each example's loss, then sum (or announce a loss that is a "
+            "sum all the same: make_private(public_loss_weights=True))"
+        )
     if kind in ("Mul", "Div"):
-        other = _other(node)
+        other = _other(node, rows, number)
         return 1.0 if other is None else other if kind == "Mul" else 1 / other if other else 1.0
-    if not _is_number(node):
-        return 1.0
     if kind == "Mean":
-        return 1 / max(1, int(node._saved_self_sym_numel))
-    return _of_loss(node) if hasattr(node, "_saved_reduction") else 1.0
+        sizes, over = tuple(node._saved_self_sym_sizes), tuple(getattr(node, "_saved_dim", ()) or ())
+        if number:
+            return 1 / max(1, int(node._saved_self_sym_numel))
+        return 1 / rows if sizes and sizes[0] == rows and any(d % len(sizes) == 0 for d in over) else 1.0
+    return _of_loss(node) if number and hasattr(node, "_saved_reduction") else 1.0
 
 
 def _of_loss(node: Any) -> float:
@@ -107,15 +130,95 @@ def _of_loss(node: Any) -> float:
     return 1 / max(1, count)
 
 
-def _other(node: Any) -> float | None:
-    """The number that a product or quotient has as its other operand; None if it is a tensor, or has a gradient."""
-    other = node._saved_other if hasattr(node, "_saved_other") else None
-    if _kind(node) == "Mul" and other is None:
-        other = getattr(node, "_saved_self", None)
-    if isinstance(other, Tensor):
-        both = sum(child is not None for child, _ in node.next_functions) > 1
-        return float(other) if other.ndim == 0 and not both and not other.requires_grad else None
-    return None if other is None else float(other)
+def _other(node: Any, rows: int, number: bool) -> float | None:
+    """The number that a product or quotient has as its other operand; None if it has a row for each example."""
+    operands = [getattr(node, "_saved_other", None)]
+    if _kind(node) == "Mul":
+        operands.append(getattr(node, "_saved_self", None))
+    other = next((o for o in operands if o is not None), None)
+    if not isinstance(other, Tensor):
+        return None if other is None else float(other)
+    if sum(child is not None for child, _ in node.next_functions) > 1 or other.requires_grad:
+        if number:
+            raise NotASum(
+                "loss: expected a sum over examples; it multiplies or divides one sum over the batch by another"
+            )
+        return None
+    if other.numel() == 1:
+        if number:
+            _refuse_tensors(other, rows)
+        return float(other)
+    _refuse_normalised(other, rows)
+    return None
+
+
+def _refuse_tensors(other: Tensor, rows: int) -> None:
+    """A number from Python arrives as a double or a whole number; a count or a sum of the batch as a tensor."""
+    whole = not other.dtype.is_floating_point
+    if other.dtype == torch.float64 or (whole and (int(other) % rows == 0 or int(other) == 1)):
+        return
+    raise NotASum(
+        f"loss: expected a sum over examples; it is multiplied or divided by the tensor {float(other):g}, which may be "
+        "something of the batch. Average within each example first, then over examples; a constant is written as a "
+        "Python float"
+    )
+
+
+def _refuse_normalised(weights: Tensor, rows: int) -> None:
+    """Weights by example whose mean or sum is exactly one have been divided by their mean or sum in this batch."""
+    if weights.numel() != rows or rows < 3 or not weights.dtype.is_floating_point:
+        return
+    wide = weights.detach().double()
+    if float(wide.std()) < 1e-6:
+        return
+    mean, spread = float(wide.mean()), float(wide.std())
+    normalised = abs(mean - 1) < 1e-6 or abs(mean * rows - 1) < 1e-6 or (abs(mean) < 1e-6 and abs(spread - 1) < 0.2)
+    if normalised:
+        raise NotASum(
+            f"loss: expected a sum over examples; its weights have the mean {mean:.6g} in this batch, so they were "
+            "divided by, or taken relative to, something of the batch. Use weights that depend on each example alone"
+        )
+
+
+def detours(loss: Tensor, stops: Collection[Any], own: Collection[Any]) -> str | None:
+    """What the loss depends on otherwise than through the outputs; None where all is as it should be."""
+    seen: set[Any] = set()
+    waiting = [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in stops or node in seen:
+            continue
+        seen.add(node)
+        name, variable = node.name(), getattr(node, "variable", None)
+        if "_Tap" in name:
+            return "values inside the module (features kept by a hook or an attribute); return them from forward"
+        if name.count("Backward") > 1:
+            return "a gradient (create_graph); gradient penalties cannot be clipped by example"
+        if isinstance(variable, nn.Parameter):
+            if variable in own:
+                return (
+                    "parameters directly (a penalty on weights); use the optimizer's weight_decay, which costs nothing"
+                )
+            return "parameters outside of the module, which would learn without noise; make them part of it"
+        waiting += [child for child, _ in node.next_functions]
+    return None
+
+
+def form(loss: Tensor, stops: Collection[Any]) -> int:
+    """A number that changes when the graph between the loss and the outputs does."""
+    names: list[str] = []
+    seen: set[Any] = set()
+    waiting = [loss.grad_fn]
+    while waiting and len(seen) < _MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in stops or "_Tap" in node.name():
+            continue
+        names.append(node.name())
+        waiting += [child for child, _ in node.next_functions]
+    return hash(tuple(sorted(set(names))))
 
 
 def _kind(node: Any) -> str:
@@ -143,9 +246,17 @@ def crossing(loss: Tensor, outputs: Sequence[Tensor], dimension: int = 0) -> boo
         if score.grad_fn is None:
             return False
         again: list[Any] = list(torch.autograd.grad(score, rows, retain_graph=True, allow_unused=True))
-    except (RuntimeError, NotImplementedError):  # no second derivative: nothing can be said
+    except (RuntimeError, NotImplementedError) as error:
+        warnings.warn(
+            f"loss: whether it is a sum over examples could not be tried, as it has no second derivative ({error})",
+            stacklevel=2,
+        )
         return False
-    return any(h is not None and bool(h.narrow(dimension, 1, h.shape[dimension] - 1).any()) for h in again)
+    # What is not a number belongs to an example that will contribute zero.
+    return any(
+        h is not None and bool(h.narrow(dimension, 1, h.shape[dimension] - 1).nan_to_num(0.0, 0.0, 0.0).any())
+        for h in again
+    )
 
 
 class _ByExample(nn.Module):
@@ -169,22 +280,29 @@ def by_example(criterion: Any, reduction: str) -> nn.Module:
     return _ByExample(criterion, reduction)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.5g}")
+def _equal(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-5)
+
+
+def _distinct(values: Iterable[float]) -> tuple[float, ...]:
+    found: list[float] = []
+    for value in sorted(values):
+        if not found or not _equal(value, found[-1]):
+            found.append(value)
+    return tuple(found)
 
 
 def _shown(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values[:4])
 
 
-def depends_on(loss: Tensor, outputs: Sequence[Tensor]) -> bool:
-    """Whether the loss is a function of one of the outputs."""
-    wanted = {output.grad_fn for output in outputs}
+def depends_on(loss: Tensor, nodes: Collection[Any]) -> bool:
+    """Whether the loss is a function of what one of the nodes gave."""
     seen: set[Any] = set()
     waiting = [loss.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node in wanted:
+        if node in nodes:
             return True
         if node is not None and node not in seen:
             seen.add(node)
@@ -193,9 +311,9 @@ def depends_on(loss: Tensor, outputs: Sequence[Tensor]) -> bool:
 
 
 class Check(Protocol):
-    """Sees a loss before its backward pass, and what its gradient begins with."""
+    """Sees a loss before its backward pass, and what its gradient begins with; gives what to call after the pass."""
 
-    def __call__(self, loss: Tensor, weight: float) -> None: ...
+    def __call__(self, loss: Tensor, weight: float) -> Callable[[], None] | None: ...
 
 
 _checks: list[weakref.WeakMethod[Any]] = []
@@ -230,10 +348,16 @@ def _checked_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwar
     weights = (
         (grad_tensors,) * len(losses) if grad_tensors is None or isinstance(grad_tensors, Tensor) else grad_tensors
     )
-    for loss, weight in zip(losses, weights, strict=False):
-        for reference in tuple(_checks):
-            check = reference()
-            if check is not None and isinstance(loss, Tensor):
-                check(loss, float(weight) if isinstance(weight, Tensor) and weight.numel() == 1 else 1.0)
+    after: list[Callable[[], None]] = []
     plain = _torch_backward if _torch_backward is not None else torch.autograd.backward
-    return plain(tensors, grad_tensors, *args, **kwargs)
+    try:
+        for loss, weight in zip(losses, weights, strict=False):
+            for reference in tuple(_checks):
+                check = reference()
+                if check is not None and isinstance(loss, Tensor):
+                    done = check(loss, float(weight) if isinstance(weight, Tensor) and weight.numel() == 1 else 1.0)
+                    after += [] if done is None else [done]
+        return plain(tensors, grad_tensors, *args, **kwargs)
+    finally:
+        for done in after:
+            done()

@@ -36,7 +36,7 @@ _Base: Any = object
 
 # What the account rests on. Anything else, such as learning rates, is the user's.
 _FIXED = {"noise", "noise_multiplier", "dimension", "generator", "max_grad_norm", "clipping", "clips", "loss_reduction"}
-_FIXED |= {"accountant", "sample_rate", "draws", "watch", "most_steps", "step_hook"}
+_FIXED |= {"accountant", "sample_rate", "draws", "watch", "most_steps", "step_hook", "rank", "world_size"}
 
 
 class BudgetExhausted(RuntimeError):

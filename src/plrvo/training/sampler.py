@@ -52,6 +52,19 @@ class PoissonSampler(Sampler[list[int]]):
         self.lengths = lengths
         self.remaining = steps
         self.draws = draws or Draws()
+        self._is_sealed = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_is_sealed", False) and name in (
+            "size",
+            "sample_rate",
+            "generator",
+            "rank",
+            "processes",
+            "draws",
+        ):
+            raise InvalidArgument(name, value, "no change after make_private: the plan's account rests on it")
+        super().__setattr__(name, value)
 
     def __len__(self) -> int:
         return self.remaining
@@ -106,9 +119,11 @@ class CollateEmpty:
 def first_examples(batch: Any, count: int, dimension: int) -> Any:
     """The first `count` examples of a collated batch, whatever containers it is made of."""
     if isinstance(batch, torch.Tensor):
-        return batch.narrow(dimension, 0, count).clone()
+        return batch.narrow(dimension if batch.ndim > dimension else 0, 0, count).clone()
     if isinstance(batch, Mapping):
         return {key: first_examples(value, count, dimension) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(first_examples(value, count, dimension) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(first_examples(value, count, dimension) for value in batch)
     raise InvalidArgument("data_loader", type(batch).__name__, "batches made of tensors, lists and dicts")

@@ -7,6 +7,7 @@ a sum over examples (`loss_form`). A copy of the module is under no engine: it c
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on
-from plrvo.training.probe import Call, PerExample, probe, tensors_in
+from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
+from plrvo.training.probe import Call, PerExample, probe, tensors_in, without_rows
 from plrvo.validate import InvalidArgument
 
-_TRIED_FOR_CROSSING = 3  # batches: a loss does not change its form later without changing its factors
+_TRIED_FOR_CROSSING = 3  # batches for each form of loss
+_AGAIN = 64  # one in so many later batches is tried again, at random
 
 
 class Watch:
@@ -41,14 +43,15 @@ class Watch:
         self._factors = None if public_weights else Factors(reduction)
         self._on_rows, self._on_try = on_rows, on_try
         self._trainable = {p for p in module.parameters() if p.requires_grad}
-        self._tried: set[tuple[bool, ...]] = set()
-        self._losses = 0
-        self._outputs: list[Tensor] = []
+        self._tried: set[int] = set()
+        self._forms: dict[int, int] = {}  # how often a loss of each form was tried for crossing terms
+        self._outputs: list[tuple[Tensor, Any, int]] = []  # with their node and version as they came out
         self.rows = 0
-        self.seen_loss = False
-        self.is_trying = False
+        self.seen_loss = self.is_trying = False
+        self.in_backward = False  # whether a loss that was seen is on its way back
         self._undo = [
-            module.register_forward_pre_hook(self._before, with_kwargs=True).remove,
+            # Before any other hook: what those remember of a pass must not be overwritten by the passes of a try.
+            module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True).remove,
             before_backward(self._check_loss),
         ]
 
@@ -72,9 +75,9 @@ class Watch:
         """The step is settled: what comes next belongs to another one."""
         self.seen_loss, self._outputs = False, []
 
-    def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def _before(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if self.is_trying or not (module.training and torch.is_grad_enabled()):
-            return
+            return None
         if module is not self.module:
             raise InvalidArgument(
                 "module", type(module).__name__, "the module that make_private returned; a copy of it is not private"
@@ -90,11 +93,16 @@ class Watch:
         self.rows = rows_of(args, kwargs, self._dimension)
         if self._on_rows:
             self._on_rows(self.rows)
-        modes = tuple(m.training for m in module.modules())
-        if modes not in self._tried and self.rows:
-            self._try(module, Call(args, kwargs, self.rows, self._dimension))
+        call = Call(args, kwargs, self.rows, self._dimension)
+        if self.rows == 0:  # one made-up example goes through, and nothing of it comes out: many layers fail on none
+            made_up = call.one_made_up()
+            return made_up.args, dict(made_up.kwargs)
+        form = _form_of(module)
+        if form not in self._tried or secrets.randbelow(_AGAIN) == 0:
+            self._try(module, call)
             if self.rows > 1:
-                self._tried.add(modes)
+                self._tried.add(form)
+        return None
 
     def _try(self, module: nn.Module, call: Call) -> None:
         self._set_trying(True)
@@ -108,41 +116,63 @@ class Watch:
         if self._on_try:
             self._on_try(trying)
 
-    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if not self.is_trying and module is self.module and module.training and torch.is_grad_enabled():
-            self._outputs = [t for t in tensors_in(output) if t.requires_grad]
+    def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
+        if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):
+            return None
+        if self.rows == 0:
+            output = without_rows(output, self._dimension)
+        self._outputs += [(t, t.grad_fn, t._version) for t in tensors_in(output) if t.requires_grad]
+        return output if self.rows == 0 else None
 
-    def _check_loss(self, loss: Tensor, weight: float) -> None:
-        if self.is_trying or not self._outputs or loss.grad_fn is None or not depends_on(loss, self._outputs):
-            return
+    def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
+        if self.is_trying or not self._outputs or loss.grad_fn is None or self.module is None:
+            return None
+        stops = {node for _, node, _ in self._outputs}
+        if not depends_on(loss, {*stops, *(t.grad_fn for t, _, _ in self._outputs)}):
+            return None
         self.seen_loss = True
+        if any(t._version != version for t, _, version in self._outputs):
+            raise NotASum("outputs of the module that were changed in place before the loss: expected them as they are")
         if loss.ndim:
             raise NotASum(
                 f"loss: expected one number, a {self._reduction} over examples; it has shape {tuple(loss.shape)}"
             )
-        rows = [o for o in self._outputs if o.ndim > self._dimension]
+        found = detours(loss, stops, self._trainable)
+        if found is not None:
+            raise NotASum(f"loss: expected a function of the module's outputs; it depends on {found}")
+        rows = [t for t, _, _ in self._outputs if t.ndim > self._dimension]
         if self._factors is not None:
-            self._factors.check(loss, rows, self.rows, weight)
-        if self._losses < _TRIED_FOR_CROSSING:
-            self._set_trying(True)  # its passes through the outputs are nobody's gradients
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # the backward pass itself will say what there is to say
-                    crosses = crossing(loss, rows, self._dimension)
-            finally:
-                self._set_trying(False)
-            if crosses:
-                raise NotASum(
-                    "loss: expected a sum over examples; the gradient at one example's output changes with another's "
-                    "output, as in contrastive losses and in functions of the batch's loss"
-                )
-            self._losses += self.rows > 1
+            self._factors.check(loss, stops, self.rows, weight)
+        self._check_terms(loss, rows, form(loss, stops))
+        self.in_backward = True
+        return self._leave_backward
+
+    def _leave_backward(self) -> None:
+        self.in_backward = False
+
+    def _check_terms(self, loss: Tensor, rows: list[Tensor], its_form: int) -> None:
+        if self._forms.get(its_form, 0) >= _TRIED_FOR_CROSSING and secrets.randbelow(_AGAIN):
+            return
+        self._set_trying(True)  # its passes through the outputs are nobody's gradients
+        try:
+            with warnings.catch_warnings():
+                # The backward pass itself will say this.
+                warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
+                crosses = crossing(loss, rows, self._dimension)
+        finally:
+            self._set_trying(False)
+        if crosses:
+            raise NotASum(
+                "loss: expected a sum over examples; the gradient at one example's output changes with another's "
+                "output, as in contrastive losses and in functions of the batch's loss"
+            )
+        self._forms[its_form] = self._forms.get(its_form, 0) + (self.rows > 1)
 
 
 def _watch_of_a_copy() -> Watch:
     """What the hooks of a copied or unpickled module belong to: it knows no module."""
     watch = object.__new__(Watch)
-    watch.module, watch.is_trying = None, False
+    watch.module, watch.is_trying, watch._outputs = None, False, []
     return watch
 
 
@@ -158,6 +188,16 @@ def refuse_private(module: nn.Module) -> None:
                     "a module that is not private yet; make_private was called with it before (a budget holds for all "
                     "steps on the same data)",
                 )
+
+
+def _form_of(module: nn.Module) -> int:
+    """A number that changes when a layer is replaced, patched, hooked or switched between train() and eval()."""
+    return hash(
+        tuple(
+            (id(m), m.training, len(m._forward_hooks), len(m._forward_pre_hooks), "forward" in vars(m))
+            for m in module.modules()
+        )
+    )
 
 
 def rows_of(args: Any, kwargs: Any, dimension: int = 0) -> int:

@@ -22,8 +22,8 @@ class Clipping(BookkeepingMixin, DPOptimizer):
     clipping = "flat"
 
     @property
-    def clips(self) -> list[float]:
-        return [self.max_grad_norm]
+    def clips(self) -> tuple[float, ...]:
+        return (self.max_grad_norm,)
 
 
 def squares(output: Tensor) -> Tensor:

@@ -185,6 +185,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         def show(x: Tensor, gradient: Tensor) -> None:
             if self.book.batch_size == 0:
                 return  # no examples, no contributions, whatever the module works on in their place
+            if not (self.watch.in_backward or self._is_comparing):
+                return  # a gradient for something else than the step, such as that of an input
             if len(gradient) != self.book.batch_size:
                 raise RuntimeError(
                     f"{name}: {len(gradient)} rows in a batch of {self.book.batch_size} examples; "

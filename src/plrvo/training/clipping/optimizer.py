@@ -16,6 +16,7 @@ from torch import Tensor
 
 from plrvo.training.clipping.contributions import squared_lengths, squared_norms, wide
 from plrvo.training.clipping.module import Book
+from plrvo.training.watch import Watch
 
 _Base: Any = object  # Opacus's classes have no types
 
@@ -27,7 +28,8 @@ class ClippingMixin(_Base):
     """Factors from norms: flat and per-layer l2 clipping, and l1."""
 
     clipping: str
-    clips: list[float]  # one for each parameter if per layer, else one
+    watch: Watch
+    clips: tuple[float, ...]  # one for each parameter if per layer, else one
 
     def _factors(self, norms: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         """A factor for each parameter and example, and which examples are left out; norms by parameter, in doubles."""
@@ -101,7 +103,12 @@ class SamplesMixin(ClippingMixin):
 
     @property
     def rows(self) -> int:
-        """How many examples the gradients have, which is the same for all parameters."""
+        """How many examples the gradients have, which is the same for all parameters.
+
+        None for a pass without examples, whatever the module worked on in their place.
+        """
+        if self.watch.rows == 0:
+            return 0
         sizes = {len(sample) for sample in self.grad_samples}
         if len(sizes) > 1:
             raise RuntimeError(f"per-example gradients of {sorted(sizes)} rows in one batch: expected one size for all")
@@ -110,8 +117,12 @@ class SamplesMixin(ClippingMixin):
     @torch.no_grad()
     def clip_and_accumulate(self) -> None:
         """summed_grad = sum_b f_b G_b."""
+        if self.watch.rows == 0:
+            for p in self.params:
+                p.summed_grad = torch.zeros_like(p) if p.summed_grad is None else p.summed_grad
+            return
         samples = [wide(sample) for sample in self.grad_samples]
-        factors, out = self._factors([self._norms_of(g.flatten(1)) for g in samples])
+        factors, out = self._factors([self._norms_of(g.reshape(len(g), -1)) for g in samples])
         any_out = bool(out.any())
         for p, sample, factor in zip(self.params, samples, factors, strict=True):
             _check_processed_flag(p.grad_sample)
@@ -133,8 +144,8 @@ def _factor(clip: float, norms: Tensor, out: Tensor) -> Tensor:
     return factors.masked_fill(out, 0.0)
 
 
-def clips_of(clipping: str, clip: float, parameters: int) -> list[float]:
+def clips_of(clipping: str, clip: float, parameters: int) -> tuple[float, ...]:
     """The clip, or the equal share of each parameter in it, whose squares add up to no more than the clip's."""
     if clipping != "per_layer":
-        return [clip]
-    return [clip / math.sqrt(parameters) * (1 - 1e-12)] * parameters
+        return (clip,)
+    return (clip / math.sqrt(parameters) * (1 - 1e-12),) * parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -39,7 +40,7 @@ class CorrelatedMixin(_Base):
 
     def start_stream(self, key: int) -> None:
         """A stream at its first step."""
-        self.noise_key = key
+        self.noise_key, self._process = key, os.getpid()
         like = self.params[0]
         count = sum(p.numel() for p in self.params)
         draw = keyed_draws(self.noise, key, count, like.detach())
@@ -60,6 +61,8 @@ class CorrelatedMixin(_Base):
 
     def add_noise(self) -> None:
         """p.grad = the stream's estimate of the clipped sum, at sum scale."""
+        if os.getpid() != self._process:
+            raise RuntimeError("a forked process holds its parent's key of correlated noise: make one in each process")
         parameters: list[Any] = self.params
         for p in parameters:
             _check_processed_flag(p.summed_grad)
