@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from typing import Any
 
 import torch
@@ -102,9 +103,25 @@ def twice(mode: str) -> None:
 
 
 def _loss_row(does: str, happens: str, loss: Any, match: str) -> None:
-    @B.row(does, happens, error=NotASum, match=match)
+    @B.row(does, happens, error=RuntimeError, match=match)
     def attempt(mode: str) -> None:
-        Private(mode).train(loss=loss)
+        run = Private(mode)
+        _MODELS[:] = [run.plain]
+        run.train(loss=loss)
+
+
+_HEAD = nn.Linear(CLASSES, CLASSES)
+_MODELS: list[Any] = []
+
+
+def _current() -> Any:
+    """The first layer of the model that is trained at the moment."""
+    return _MODELS[0][0]
+
+
+def _relative(y: Tensor) -> Tensor:
+    weights = torch.tensor([0.1, 1.0, 10.0])[y]
+    return weights / weights.mean()
 
 
 _loss_row(
@@ -121,9 +138,9 @@ _loss_row(
 )
 _loss_row(
     "divide by the sum of a mask of the batch",
-    "refused at the second batch, whose sum is another one",
+    "refused: a factor is a number, not a tensor",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (y > 0)).sum() / (y > 0).sum(),
-    "weighs them by",
+    "by the tensor|weighs them by",
 )
 _loss_row(
     "multiply each loss by one over a count from the batch",
@@ -135,19 +152,55 @@ _loss_row(
     "sum the losses and leave `loss_reduction='mean'`",
     "refused at the second batch: gradients would be scaled by its size",
     nn.CrossEntropyLoss(reduction="sum"),
-    "weighs them by",
+    "it is a sum",
 )
 _loss_row(
     "take the root of the mean squared error",
     "refused: it is a function of all examples together",
     lambda o, y: functional.mse_loss(o, functional.one_hot(y, CLASSES).float()).sqrt(),
-    "changes with another",
+    "Sqrt acts on the loss of the whole batch",
 )
 _loss_row(
     "compare examples with each other (contrastive loss)",
     "refused",
     lambda o, y: functional.cross_entropy(o @ o.t(), torch.arange(len(o))),
     "changes with another",
+)
+_loss_row(
+    "flood or clamp the batch's loss (`(loss - b).abs() + b`)",
+    "refused: each example's gradient depends on all others",
+    lambda o, y: (functional.cross_entropy(o, y) - 0.5).abs() + 0.5,
+    "Abs acts on the loss of the whole batch",
+)
+_loss_row(
+    "switch the loss off by its own value (`loss * (loss < b)`)",
+    "refused",
+    lambda o, y: functional.cross_entropy(o, y) * (functional.cross_entropy(o, y) < 2).float(),
+    "by the tensor",
+)
+_loss_row(
+    "weigh examples by weights that were divided by their mean in the batch",
+    "refused: their mean is one in every batch",
+    lambda o, y: (functional.cross_entropy(o, y, reduction="none") * _relative(y)).mean(),
+    "divided by",
+)
+_loss_row(
+    "penalise weights in the loss",
+    "refused: use the optimizer's weight_decay",
+    lambda o, y: functional.cross_entropy(o, y) + 0.1 * _current().weight.square().sum(),
+    "weight_decay",
+)
+_loss_row(
+    "train a head outside of the private module with its outputs",
+    "refused: it would learn without noise",
+    lambda o, y: functional.cross_entropy(_HEAD(o), y),
+    "outside of the module",
+)
+_loss_row(
+    "change the module's outputs in place (`logits -= logits.mean(0)`)",
+    "refused",
+    lambda o, y: functional.cross_entropy(o.sub_(50 * o.mean(dim=0)), y),
+    "changed in place|inplace|changes with another",
 )
 _loss_row(
     "call backward on the vector of losses with a gradient of one's own",
@@ -166,7 +219,7 @@ class _Vector:
 
 
 @B.row("take gradients with `torch.autograd.grad` instead of `loss.backward()`", "refused: the loss was not seen",
-       modes=("bookkeeping",), error=NotASum, match="loss was not seen")  # fmt: skip
+       modes=("bookkeeping",), error=(NotASum, BatchMismatch), match="loss was not seen|0 rows")  # fmt: skip
 def by_grad(mode: str) -> None:
     run = Private(mode)
     for x, y in run.loader:
@@ -261,6 +314,16 @@ class Remembers(nn.Module):
         return x
 
 
+class Cumulates(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cumsum(dim=0)
+
+
+class Dices(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - random.random() * x.mean(dim=0)
+
+
 class PeeksABit(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + 1e-3 * x.mean(dim=0)
@@ -281,6 +344,8 @@ for _name, _norm, _match in (
     ("a layer of one's own that subtracts the mean of the batch", Centred, r"norm \(Centred\) mixes"),
     ("a layer that adds a thousandth of the batch's mean", PeeksABit, r"norm \(PeeksABit\) mixes"),
     ("a buffer that learns from examples in `forward`", Remembers, "norm.mean changes"),
+    ("a layer that lets rows see those before them", Cumulates, r"norm \(Cumulates\) mixes"),
+    ("a mixing layer with randomness of Python's own", Dices, r"norm \(Dices\) mixes"),
 ):
 
     @B.row(
@@ -300,6 +365,63 @@ def instance(mode: str) -> None:
     Private(
         mode, nn.Sequential(nn.Conv2d(2, 2, 1), norm, nn.Flatten(), nn.Linear(32, CLASSES)), examples=images
     ).train()
+
+
+@B.row(
+    "hide a mixing layer behind a head that starts at zero",
+    "refused: every layer's outputs are compared, not only the last",
+    error=InvalidArgument,
+    match=r"norm \(Centred\) mixes",
+)
+def zero_head(mode: str) -> None:
+    module = Normed(Centred())
+    nn.init.zeros_(module.two.weight)
+    Private(mode, module).train()
+
+
+@B.row(
+    "replace a layer by a mixing one after the first batch",
+    "refused on the next batch",
+    error=InvalidArgument,
+    match=r"norm \(Centred\) mixes",
+)
+def replaced(mode: str) -> None:
+    module = Normed(nn.Identity())
+    run = Private(mode, module)
+    run.train(2)
+    module.norm = Centred()
+    run.optimizer.draws.restart()
+    run.train()
+
+
+@B.row(
+    "change the loss to a contrastive one after some steps",
+    "refused at its first batch",
+    error=NotASum,
+    match="changes with another",
+)
+def later_contrast(mode: str) -> None:
+    run = Private(mode)
+    run.train(5)
+    run.train(loss=lambda o, y: functional.cross_entropy(o @ o.t(), torch.arange(len(o))))
+
+
+@B.row(
+    "look at an input's gradient before the step (`torch.autograd.grad`)",
+    "the step is as without it",
+    modes=("bookkeeping",),
+)
+def saliency(mode: str) -> None:
+    x, y = (t[:20] for t in data().tensors)
+    one, other = Private(mode), Private(mode)
+
+    def looking(batch: Tensor) -> Tensor:
+        inputs = batch.clone().requires_grad_()
+        outputs = other.module(inputs)
+        torch.autograd.grad(outputs.sum(), inputs, retain_graph=True)
+        return outputs
+
+    assert torch.equal(one.released(x, y), other.released(x, y, forward=looking))
 
 
 @B.row(

@@ -69,12 +69,12 @@ class Private:
     def train(self, steps: int | None = None, loss: Any = None, forward: Any = None) -> None:
         """The loop that everybody writes."""
         loss, forward = loss or nn.CrossEntropyLoss(), forward or self.module
-        for taken, (x, y) in enumerate(self.loader):
-            if taken == steps:
-                return
+        for taken, (x, y) in enumerate(self.loader, start=1):
             self.optimizer.zero_grad()
             loss(forward(x), y).backward()
             self.optimizer.step()
+            if taken == steps:
+                return
 
     def released(self, x: Tensor, y: Tensor, loss: Any = None, forward: Any = None) -> Tensor:
         """What one step on this batch releases, at sum scale; the batch counts as drawn."""

@@ -16,11 +16,12 @@ from tests.misuse.row import ANY, Section
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, SubsetRandomSampler
 
 import plrvo
 from plrvo.training import BudgetExhausted
 from plrvo.training.draws import BatchMismatch
+from plrvo.training.loss_form import NotASum
 from plrvo.validate import InvalidArgument
 
 C = Section("C. Steps")
@@ -101,6 +102,50 @@ def cut(mode: str) -> None:
         run.loader = parts
         run.train()
     assert len(run.engine.accountant) == 3
+
+
+@C.row(
+    "look at batches by `next(iter(loader))` and step on those that one likes",
+    "refused once a step was taken",
+    error=BatchMismatch,
+    match="no step was taken",
+)
+def choosing(mode: str) -> None:
+    run = Private(mode, steps=20)
+    for _ in range(10):
+        x, y = next(iter(run.loader))
+        if float(x.sum()) > 0:
+            continue
+        run.optimizer.zero_grad()
+        functional.cross_entropy(run.module(x), y).backward()
+        run.optimizer.step()
+    raise BatchMismatch("no step was taken") if len(run.engine.accountant) == 0 else AssertionError("it chose")
+
+
+@C.row(
+    "change the sampler's rate, size or generator",
+    "refused",
+    error=InvalidArgument,
+    match="sample_rate",
+)
+def resampled(mode: str) -> None:
+    Private(mode).engine.sampler.sample_rate = 1.0
+
+
+@C.row(
+    "give a loader whose own sampler draws from a part of the data",
+    "refused: the engine samples all of a data set",
+    error=InvalidArgument,
+    match="SubsetRandomSampler.*Subset",
+)
+def subset(mode: str) -> None:
+    run = Private(mode)
+    module = mlp()
+    run.engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(data(), sampler=SubsetRandomSampler(range(10))),
+    )
 
 
 def _assign(name: str, value: Any) -> Any:
@@ -228,8 +273,8 @@ def freezing(mode: str) -> None:
 @C.row(
     "step with a GradScaler, which skips steps by gradients before the noise",
     "refused",
-    error=InvalidArgument,
-    match="GradScaler",
+    error=(InvalidArgument, NotASum),
+    match="GradScaler|by the tensor",
 )
 def scaler(mode: str) -> None:
     run = Private(mode)

@@ -166,7 +166,8 @@ def _released(module: Any, x: Any, y: Any, mode: str, drawn: bool = True) -> Any
     with warnings.catch_warnings():
         # PyTorch's remark about the first layer, whose input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-        nn.functional.cross_entropy(private(x), y).backward()
+        loss: Any = nn.functional.cross_entropy(private(x), y)
+        loss.backward()
     optimizer.pre_step()
     return torch.cat([p.grad.flatten() for p in optimizer.params])
 

@@ -192,7 +192,7 @@ def detours(loss: Tensor, stops: Collection[Any], own: Collection[Any]) -> str |
         name, variable = node.name(), getattr(node, "variable", None)
         if "_Tap" in name:
             return "values inside the module (features kept by a hook or an attribute); return them from forward"
-        if name.count("Backward") > 1:
+        if name.removeprefix("BackwardHookFunction").count("Backward") > 1:
             return "a gradient (create_graph); gradient penalties cannot be clipped by example"
         if isinstance(variable, nn.Parameter):
             if variable in own:

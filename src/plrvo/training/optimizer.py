@@ -80,6 +80,12 @@ class NoiseMixin(_Base):
             raise InvalidArgument(name, value, "no change after make_private: the plan's account rests on it")
         super().__setattr__(name, value)
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("a private optimizer is not copied: the copy would repeat its noise")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a private optimizer is not pickled: engine.save_checkpoint keeps its state")
+
     @property
     def noise_multiplier(self) -> float:
         """Opacus's parameter of Gaussian noise, which the noise object replaces: nothing may read or schedule it."""

@@ -23,8 +23,6 @@ from torch import Tensor
 # Ghost norms whose square rounding may have changed by more than this share are computed again in doubles. What it may
 # have changed is added, so that examples are clipped to as little as 1 - 2^-7 of the clip, and never to more than it.
 _SLACK = 2.0**-6
-# Terms that cancel to less than this share of their sizes leave more rounding than gradient: the sizes count instead.
-_CANCELLED = 2.0**-20
 _STRETCH = 128  # numbers whose squares are added up in singles
 
 
@@ -195,13 +193,22 @@ class Convolution(Contribution):
 
 
 def squared_norms(contributions: list[Contribution]) -> Tensor:
-    """||sum of the contributions||^2 for every example."""
+    """||sum of the contributions||^2 for every example, from above."""
     if len(contributions) == 1:
         return contributions[0].squared_norms()
     factored = [c for c in contributions if isinstance(c, Factored)]
     if len(factored) == len(contributions):
         return _ghost_norms(factored)
-    return PerExample(torch.stack([c.per_example() for c in contributions]).sum(dim=0)).squared_norms()
+    # The sum is released part by part, each rounded by itself: what may be left of parts that cancel is added.
+    parts = [c.per_example().flatten(1).double() for c in contributions]
+    sizes = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts]).sum(dim=0)
+    whole = torch.linalg.vector_norm(torch.stack(parts).sum(dim=0), dim=1)
+    return (whole + (len(parts) + 3) * _unit(contributions[0]) * sizes).square() * (1 + 2.0**-40)
+
+
+def _unit(contribution: Contribution) -> float:
+    """Half the distance from 1 to the next number of its type."""
+    return torch.finfo(contribution.per_example().dtype).eps / 2
 
 
 def _left_products(one: Factored, other: Factored) -> Tensor:
@@ -227,8 +234,9 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
     product in singles. This bound is added. Where it is no small share of the norm, terms have cancelled, and the
     example is computed again in doubles, whose range holds every product of four singles.
 
-    The gradient itself is summed in the parameter's own precision, from the same factors: rounding leaves about u S of
-    it. Where ||G|| < S/1024, S/1024 takes its place, so that what is left stays below 2^-13 of the clip.
+    The gradient itself is summed in the parameter's own precision, from the same factors. In whatever order the T
+    positions are added up, rounding leaves at most (T + 3) u S of it, which is added to the norm: what is released of
+    one example has that norm at most, rounding included.
     """
     sizes = _sizes(parts)
     if len(parts) == 1 and parts[0].right.shape[1] == 1:
@@ -241,7 +249,9 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
         wide = [part.of(again) for part in parts]
         precise, rest = _sums_of_products(wide)
         squares[again], error[again] = precise, rest + _rounding(wide) * sizes[again].square()
-    return torch.maximum(squares + error, _CANCELLED * sizes.square())
+    positions = sum(part.right.shape[1] for part in parts)
+    unit = torch.finfo(parts[0].right.dtype).eps / 2
+    return ((squares + error).sqrt() + (positions + 3) * unit * sizes).square()
 
 
 def _sizes(parts: Sequence[Factored]) -> Tensor:
@@ -272,13 +282,13 @@ def squared_lengths(values: Tensor) -> Tensor:
 
     Singles are added up in stretches of 128 only. A sum of k squares, which cannot cancel, is off by at most k + 4
     units, a share below 2^-16, which is added; the stretches are then added up in doubles. (To convert everything to
-    doubles first takes ten times as long.) What underflow loses is below the 1e-6 that clipping adds to every norm.
+    doubles first takes ten times as long.) Underflow loses less than the smallest normal number of a square, added too.
     """
     whole = values.shape[-1] // _STRETCH * _STRETCH
     stretches = values[..., :whole].reshape(*values.shape[:-1], whole // _STRETCH, _STRETCH)
     total = torch.linalg.vector_norm(stretches, dim=-1).double().square().sum(dim=-1)
     total += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square()
-    return total * (1 + 2.0**-16)
+    return total * (1 + 2.0**-16) + values.shape[-1] * torch.finfo(values.dtype).tiny
 
 
 def _cleared(values: Tensor, rows: Tensor) -> Tensor:
