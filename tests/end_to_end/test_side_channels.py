@@ -11,6 +11,7 @@ import plrvo
 from plrvo.cli.main import main
 from plrvo.tasks import catalog
 from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.training import PoissonSampler
 from plrvo.tasks.preset import InMemory
 from plrvo.training.diagnostics import FILE
 
@@ -88,11 +89,9 @@ def test_an_example_that_no_batch_drew_leaves_no_trace(tmp_path):
 
 
 def _never_drawn(size: int) -> int:
-    streams = Streams.from_seed(5)
-    drawn = torch.zeros(size, dtype=torch.bool)
-    for _ in range(9):
-        drawn |= torch.rand(size, generator=streams.batches, dtype=torch.float64) < 0.01
-    return int((~drawn).nonzero()[0])
+    sampler = PoissonSampler(size=size, sample_rate=0.01, steps=9, generator=Streams.from_seed(5).batches)
+    drawn = {index for batch in sampler for index in batch}
+    return next(index for index in range(size) if index not in drawn)
 
 
 def test_a_finished_run_keeps_no_generator_and_a_checkpoint_is_for_its_owner(tmp_path):
