@@ -11,8 +11,8 @@ import plrvo
 from plrvo.cli.main import main
 from plrvo.tasks import catalog
 from plrvo.tasks.experiment import Settings, Streams, run_private
-from plrvo.training import PoissonSampler
 from plrvo.tasks.preset import InMemory
+from plrvo.training import PoissonSampler
 from plrvo.training.diagnostics import FILE
 
 BASE = ["train", "digits", "--model", "logistic", "--noise", "laplace", "--scale", "3", "--clip", "1", "--seed", "4"]

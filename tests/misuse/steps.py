@@ -168,6 +168,20 @@ for _name, _value in (
     C.row(f"assign to `optimizer.{_name}`", "refused", error=InvalidArgument, match=_name)(_assign(_name, _value))
 
 
+@C.row("give the engine another plan or accountant", "refused", error=InvalidArgument, match="no change after")
+def another_accountant(mode: str) -> None:
+    from plrvo.training.accountant import CertifiedAccountant
+
+    Private(mode).engine.accountant = CertifiedAccountant()
+
+
+@C.row("empty the ledger of steps that were taken", "refused", error=InvalidArgument, match="that were taken")
+def emptied(mode: str) -> None:
+    run = Private(mode)
+    run.train(2)
+    run.engine.accountant.ledger = plrvo.Ledger()
+
+
 @C.row("use a schedule of the clip", "refused at its first step", error=InvalidArgument, match="max_grad_norm")
 def clip_schedule(mode: str) -> None:
     ExponentialGradClip(Private(mode).optimizer, gamma=2.0).step()

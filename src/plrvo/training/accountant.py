@@ -17,7 +17,20 @@ class CertifiedAccountant(IAccountant):
     """Counts every released step in a ledger, with the noise, the clip and the dimension that were really used."""
 
     def __init__(self) -> None:
-        self.ledger: Ledger | CorrelatedLedger = Ledger()
+        self._ledger: Ledger | CorrelatedLedger = Ledger()
+
+    @property
+    def ledger(self) -> Ledger | CorrelatedLedger:
+        """What has been released. It only grows: steps that were taken are not forgotten."""
+        return self._ledger
+
+    @ledger.setter
+    def ledger(self, ledger: Ledger | CorrelatedLedger) -> None:
+        if ledger.steps < self._ledger.steps:
+            raise InvalidArgument(
+                "ledger", f"{ledger.steps} steps", f"at least the {self._ledger.steps} that were taken"
+            )
+        self._ledger = ledger
 
     @property
     def history(self) -> list[dict[str, Any]]:

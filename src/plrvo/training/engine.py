@@ -94,6 +94,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if plan is not None:
             self.accountant.ledger = plan.empty_ledger()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("plan", "accountant") and getattr(self, "sampler", None) is not None:
+            raise InvalidArgument(name, type(value).__name__, "no change after make_private; make another engine")
+        super().__setattr__(name, value)
+
     def make_private(
         self,
         *,
@@ -138,6 +143,12 @@ class PrivacyEngine(opacus.PrivacyEngine):
         distributed = isinstance(
             module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
         )
+        if not distributed and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+            warnings.warn(
+                "several processes, and a module that is not wrapped for them: each trains a model of its own and "
+                "spends a budget of its own (opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
+                stacklevel=2,
+            )
         ftrl.refuse_what_is_not_covered(plan, data_loader, clipping, distributed)
         exact = isinstance(plan.noise, GridNoise)
         if exact:

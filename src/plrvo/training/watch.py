@@ -80,7 +80,10 @@ class Watch:
             return None
         if module is not self.module:
             raise InvalidArgument(
-                "module", type(module).__name__, "the module that make_private returned; a copy of it is not private"
+                "module",
+                type(module).__name__,
+                "the module that make_private returned; a copy of it is not private (eval() to use it; to train it "
+                "without privacy, load its state_dict into a fresh model)",
             )
         now = {p for p in module.parameters() if p.requires_grad}
         if now - self._trainable:
