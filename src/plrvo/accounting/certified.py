@@ -9,8 +9,10 @@
   domination holds for moments, not for loss distributions.
 
 **Rounded outwards.** An `rdp` epsilon has 1e-10 of itself added: moments of closed forms are good to 1e-13, those by
-quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). A `pure`
-one has 2^-49 of itself, the rounding of a dozen operations; `exact` and `pld` say in their modules what they add.
+quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). For a
+`pure` one the largest loss of a step has added what its noise says it may err by (`Noise.pure_loss_margin`), before
+e^r makes more of it, and the total 2^-49, the rounding of a dozen operations. `exact` and `pld` say in their modules what
+they add.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ Entry = tuple[Noise, Workload]
 # Shares of delta given to the event that a shared scale is very small; the best of these is used.
 TAIL_SHARES = (1e-3, 0.1, 0.5)
 RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
-PURE_MARGIN = 2.0**-49
+PURE_MARGIN = 2.0**-49  # relative, besides that of the noise
 _LARGEST_PLD_EPSILON = 500.0
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 
@@ -101,6 +103,7 @@ def pure_epsilon(entries: Sequence[Entry]) -> float:
         r = noise.pure_loss(work.clip, work.dimension)
         if not r > 0:
             raise ArithmeticError(f"a largest loss of {r} is impossible for noise; please report {noise}, {work}")
+        r *= 1 + noise.pure_loss_margin
         if work.sample_rate == 1:
             total += work.steps * r
         elif r < 700:

@@ -181,7 +181,7 @@ class CorrelatedLedger:
         rows = release.dimension // n
         # A row's largest loss is concave in its squared shift: equal shifts are the worst.
         pure = rows * self.noise.pure_loss(release.clip / math.sqrt(rows), n)
-        candidates = [Certificate(pure * (1 + PURE_MARGIN), None, "pure")]
+        candidates = [Certificate(pure * (1 + self.noise.pure_loss_margin) * (1 + PURE_MARGIN), None, "pure")]
         for share in TAIL_SHARES:
             tail = share * delta / rows
 
