@@ -45,6 +45,7 @@ from plrvo.noise.quadrature import legendre
 _U = 2.0**-53
 _FINE = float(np.finfo(np.longdouble).eps) / 2
 _MOST_CELLS = 1 << 21
+_LARGEST_SIGNAL = 1000.0  # beyond it a step does not fit into memory
 _LOG_TAIL = math.log(1e-18)  # of the tilted law, outside the window
 _CUT = 1e-15  # share of delta that the tails of x may cost
 
@@ -103,6 +104,8 @@ def sampled_epsilon(steps: Sequence[Steps], delta: float, guess: float) -> float
 
 def sampled_delta(steps: Sequence[Steps], epsilon: float) -> float:
     """An upper bound on the delta of all steps, in both directions."""
+    if max(part.signal for part in steps) > _LARGEST_SIGNAL:
+        return 1.0
     return min(1.0, max(_delta(steps, epsilon, added) for added in (False, True)))
 
 
