@@ -85,7 +85,7 @@ def test_every_pure_epsilon_is_above_the_truth_and_close(k, scale, ratio, rate):
 
 
 def test_a_shared_scale_in_a_stream_has_the_margin_too():
-    from plrvo.accounting.correlated import Correlation, CorrelatedLedger, Participation, Tree
+    from plrvo.accounting.correlated import CorrelatedLedger, Correlation, Participation, Tree
 
     noise = PLRV(UniformSeed(0.0, 0.9), shared=True)
     work = Workload(1.0, 4, 1e-9, 1)

@@ -11,8 +11,8 @@
 **Rounded outwards.** An `rdp` epsilon has 1e-10 of itself added: moments of closed forms are good to 1e-13, those by
 quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). For a
 `pure` one the largest loss of a step has added what its noise says it may err by (`Noise.pure_loss_margin`), before
-e^r makes more of it, and the total 2^-49, the rounding of a dozen operations. `exact` and `pld` say in their modules what
-they add.
+e^r makes more of it, and the total 2^-49, the rounding of a dozen operations. `exact` and `pld` say in their modules
+what they add.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ _RELATIVE_ERROR = 1e-12  # of a delta from here: the functions it is made of are
 
 
 def gaussian_delta(signal: float, epsilon: float) -> float:
-    """The delta of a release that moves by `signal` standard deviations, to 12 digits; rounded up where a double has less.
+    """The delta of a release that moves by `signal` standard deviations, to 12 digits.
 
-    It is never 0.
+    Where a double has fewer it is rounded up, and it is never 0.
     """
     positive(signal=signal)
     a = epsilon / signal - signal / 2
