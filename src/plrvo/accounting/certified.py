@@ -9,8 +9,10 @@
   domination holds for moments, not for loss distributions.
 
 **Rounded outwards.** An `rdp` epsilon has 1e-10 of itself added: moments of closed forms are good to 1e-13, those by
-quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). A `pure`
-one has 2^-49 of itself, the rounding of a dozen operations; `exact` and `pld` say in their modules what they add.
+quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). For a
+`pure` one the largest loss of a step has added what its noise says it may err by (`Noise.pure_loss_margin`), before
+e^r makes more of it, and the total 2^-49, the rounding of a dozen operations. `exact` and `pld` say in their modules
+what they add.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ Entry = tuple[Noise, Workload]
 # Shares of delta given to the event that a shared scale is very small; the best of these is used.
 TAIL_SHARES = (1e-3, 0.1, 0.5)
 RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
-PURE_MARGIN = 2.0**-49
+PURE_MARGIN = 2.0**-49  # relative, besides that of the noise
 _LARGEST_PLD_EPSILON = 500.0
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 
@@ -69,7 +71,7 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
         exact = gaussian_delta(_together(signals), epsilon) * (1 + RDP_MARGIN)
-        return checked(Certificate(min(1.0, exact), None, "exact"))
+        return checked(Certificate(_upwards(exact), None, "exact"))
     if pure_epsilon(entries) <= epsilon:
         return Certificate(0.0, None, "pure")
     if any(noise.shared for noise, _ in entries):
@@ -78,11 +80,16 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     value, order = delta_from_moments(moment, epsilon, _largest_order(entries))
     # The exponent is a difference of terms of this size.
     exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
-    best = Certificate(min(1.0, value * math.exp(min(exponent, 700.0))), order, "rdp")
+    best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
     if signals is not None and 0 < epsilon < _LARGEST_PLD_EPSILON:
         by_loss = Certificate(sampled_delta(_few_kinds(signals), epsilon), None, "pld")
         best = min(best, by_loss, key=lambda candidate: candidate.value)
     return checked(best)
+
+
+def _upwards(delta: float) -> float:
+    """The next double, up to 1: below 1e-308 they have few digits, and 0 is the delta of a bounded loss alone."""
+    return min(1.0, math.nextafter(delta, math.inf))
 
 
 def rdp_certificate(moment: Callable[[int], float], delta: float, largest: int) -> Certificate:
@@ -101,6 +108,7 @@ def pure_epsilon(entries: Sequence[Entry]) -> float:
         r = noise.pure_loss(work.clip, work.dimension)
         if not r > 0:
             raise ArithmeticError(f"a largest loss of {r} is impossible for noise; please report {noise}, {work}")
+        r *= 1 + noise.pure_loss_margin
         if work.sample_rate == 1:
             total += work.steps * r
         elif r < 700:
@@ -137,7 +145,7 @@ def _moments(entries: Sequence[Entry], delta: float) -> list[tuple[Callable[[int
             for noise, work in entries
         ]
         choices.append((_total(steps), (1 - share) * delta))
-    return choices
+    return [(moment, rest) for moment, rest in choices if rest > 0]  # half of 5e-324 is 0
 
 
 def _total(steps: Sequence[tuple[int, StepMoments]]) -> Callable[[int], float]:
@@ -170,14 +178,15 @@ def _gaussian_signals(entries: Sequence[Entry]) -> list[Steps] | None:
         if not isinstance(base, Gaussian):
             return None
         signal = noise.sensitivity(work.clip, work.dimension) / base.sigma * (1 + 2.0**-51)
-        steps.append(Steps(signal, work.sample_rate, work.steps))
+        steps.append(Steps(math.nextafter(signal, math.inf), work.sample_rate, work.steps))  # never 0
     return steps
 
 
 def _together(steps: Sequence[Steps]) -> float:
     """One signal for all steps without sampling."""
-    squares = math.fsum(part.count * part.signal**2 for part in steps if part.rate == 1)
-    return math.sqrt(squares) * (1 + 2.0**-50)
+    # hypot, because the square of 1e-170 is 0.
+    root = math.hypot(*(math.sqrt(part.count) * part.signal for part in steps if part.rate == 1))
+    return math.nextafter(root * (1 + 2.0**-50), math.inf)
 
 
 def _few_kinds(steps: Sequence[Steps]) -> list[Steps]:

@@ -21,13 +21,19 @@ from plrvo.validate import positive, probability
 
 _UNIT = 2.0**-53
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
+_SMALLEST_NORMAL = 2.0**-1022  # below it doubles have fewer digits
 _RELATIVE_ERROR = 1e-12  # of a delta from here: the functions it is made of are good to 1e-15
 
 
 def gaussian_delta(signal: float, epsilon: float) -> float:
-    """The delta of a release that moves by `signal` standard deviations, to 12 digits."""
+    """The delta of a release that moves by `signal` standard deviations, to 12 digits.
+
+    Where a double has fewer it is rounded up, and it is never 0.
+    """
     positive(signal=signal)
-    return max(5e-324, math.exp(_log_delta(signal, epsilon / signal - signal / 2)))  # never 0
+    a = epsilon / signal - signal / 2
+    value = math.exp(_log_delta(signal, a)) if a < 40 else 0.0  # delta <= P(Z > a) <= e^(-a^2/2)
+    return value if value >= _SMALLEST_NORMAL else math.nextafter(value * (1 + _RELATIVE_ERROR), math.inf)
 
 
 def gaussian_epsilon(signal: float, delta: float) -> float:

@@ -34,7 +34,7 @@ class Atoms:
 
 def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
     """The given pairs, each so many times, all independent."""
-    bottom, step = _window([(_Binned.of(atoms.losses, atoms.p), times) for atoms, times in parts], 1e-4 * delta)
+    bottom, step = _window([(_Binned.of(atoms.losses, atoms.p), times) for atoms, times in parts], _share(delta))
     first = math.floor(bottom / step)
     spectrum = np.ones(SIZE // 2 + 1, dtype=complex)
     offset = 0
@@ -105,6 +105,11 @@ class _Binned:
 
 
 _TILTS = np.geomspace(1e-3, 1e5, 65)
+
+
+def _share(delta: float) -> float:
+    """What may leave the window; never 0, which has no logarithm. Whatever leaves is charged."""
+    return max(1e-4 * delta, 5e-324)
 
 
 def _window(parts: Sequence[tuple[_Binned, int]], tolerance: float) -> tuple[float, float]:

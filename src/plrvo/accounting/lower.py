@@ -28,14 +28,16 @@ Entry = tuple[Noise, Workload]
 _MOST_KINDS = 32  # of steps that are attacked
 _MAX_SPREAD = 1 << 14
 _LARGEST_SIGNAL = 30.0  # length of a gradient in units of the noise
+_SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothing
 _NEGLIGIBLE = 1e-15  # above the rounding error of a distribution that comes out of a Fourier transform
 
 
 def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
-    parts = [
-        (_step(noise, work.clip, work.dimension, work.sample_rate), work.steps) for noise, work in _few_kinds(entries)
-    ]
+    parts = []
+    for noise, work in _few_kinds(entries):
+        unit, clip = _in_units(noise, work)
+        parts.append((_step(unit, clip, work.dimension, work.sample_rate), work.steps))
     return compose(parts, delta)
 
 
@@ -100,6 +102,8 @@ def _in_units(noise: Noise, work: Workload) -> tuple[Noise, float]:
 @lru_cache(maxsize=64)
 def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
     """One step: mixture with the coin against no example (the direction in which the example is removed)."""
+    if isinstance(noise, Gaussian | Laplace) and clip < _SHORTEST:
+        return Atoms(np.ones(1), np.ones(1))
     # Far beyond any use, where losses would leave the range of doubles, a shorter gradient is attacked instead.
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(noise.fisher_information()))
     spread = _spread(noise, clip, dimension)

@@ -22,6 +22,8 @@ the saddle point of the epsilon in question, composed, and tilted back. With u =
 - A loss errs by 8 u (|L| + |m x|): epsilon is raised by so much for every step.
 - What leaves the window at the bottom, or at the top, comes back at the other end: masses are only added. What
   is missing above the window has Chernoff's bound, which is added to delta, and so are the tails of x that are cut.
+- The tails that are cut are never below 4e-300, and a hundredth more is charged for them: more than whatever is lost
+  to numbers below 1e-308, which have few digits or are 0.
 
 The result is an upper bound at every delta. It differs from dp-accounting's by that library's rounding, which is
 signed (it reports negative deltas), and by the tails that are cut.
@@ -43,6 +45,7 @@ from plrvo.noise.quadrature import legendre
 _U = 2.0**-53
 _FINE = float(np.finfo(np.longdouble).eps) / 2
 _MOST_CELLS = 1 << 21
+_LARGEST_SIGNAL = 1000.0  # beyond it a step does not fit into memory
 _LOG_TAIL = math.log(1e-18)  # of the tilted law, outside the window
 _CUT = 1e-15  # share of delta that the tails of x may cost
 
@@ -101,6 +104,8 @@ def sampled_epsilon(steps: Sequence[Steps], delta: float, guess: float) -> float
 
 def sampled_delta(steps: Sequence[Steps], epsilon: float) -> float:
     """An upper bound on the delta of all steps, in both directions."""
+    if max(part.signal for part in steps) > _LARGEST_SIGNAL:
+        return 1.0
     return min(1.0, max(_delta(steps, epsilon, added) for added in (False, True)))
 
 
@@ -226,7 +231,9 @@ class _Composed:
         eta = 8 * _FINE * log_size
         spectrum, offset, error, loose = np.ones(size // 2 + 1, np.clongdouble), 0, 0.0, 0.0
         for part, count in parts:
-            tilted = part.mass * np.exp(theta * part.losses - part.moments(theta)[0])
+            # Twice the root of the factor, which is beyond a double where the mass is nearly 0.
+            half = np.exp((theta * part.losses - part.moments(theta)[0]) / 2)
+            tilted = part.mass * half * half
             tilted /= tilted.sum()
             places = np.arange(len(tilted))
             centre = round(float(np.sum(tilted * places)))
@@ -261,8 +268,11 @@ class _Composed:
         if self.back[over][0] == math.inf:  # far from where the law was tilted to: useless
             return 1.0
         gain = self.back[over] * -np.expm1(epsilon - self.losses[over])
-        rounding = self.error * float(np.linalg.norm(gain))
-        return float(np.sum(gain * self.mass[over]) + rounding + self.missing) * math.exp(self.log_factor)
+        top = float(gain.max())
+        # In units of the largest: the square of a gain below 1e-162 is 0, and nothing would be charged.
+        rounding = self.error * top * float(np.linalg.norm(gain / top)) if top > 0 else 0.0
+        shown = max(0.0, float(np.sum(gain * self.mass[over])))  # rounding leaves masses below 0 too
+        return (shown + rounding + self.missing) * math.exp(self.log_factor)
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon >= 0 that the window shows, from above; `inf` where there is none."""
@@ -270,13 +280,13 @@ class _Composed:
         high = max(low, float(self.losses[-1]) + 2 * self.raised)
         if self.delta(low) <= delta:
             return low
-        if self.delta(high) > delta:
+        if not self.delta(high) <= delta:
             return math.inf
         from scipy import optimize  # here, so that importing plrvo does not wait for it
 
-        width = 1e-13 * high
-        root = float(optimize.toms748(lambda e: math.log(self.delta(e) / delta), low, high, xtol=width, rtol=1e-13))
-        while self.delta(root) > delta:
+        width, target = 1e-13 * high, math.log(delta)
+        root = float(optimize.toms748(lambda e: math.log(self.delta(e)) - target, low, high, xtol=width, rtol=1e-13))
+        while not self.delta(root) <= delta:
             root, width = root + width, 2 * width
         return root
 

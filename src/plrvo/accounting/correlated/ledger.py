@@ -163,7 +163,8 @@ class CorrelatedLedger:
         sums, counts = np.unique(np.floor(sums * 1e12) / 1e12, return_counts=True)  # equal but for rounding: one kind
         if isinstance(self.noise, Gaussian):
             signal = math.sqrt(float(np.sum(counts * sums**2))) * self.work.clip / self.noise.sigma
-            return gaussian_epsilon(min(signal * (1 - 1e-7), _LARGEST_SIGNAL), delta)  # a shorter gradient is one too
+            shorter = min(signal * (1 - 1e-7), _LARGEST_SIGNAL)  # is a gradient too
+            return gaussian_epsilon(shorter, delta) if shorter > 0 else 0.0
         heaviest = [i for i in np.argsort(-counts * sums**2)[:_ATTACKED_ROWS] if sums[i] > 0]
         rows = [(float(sums[i]), int(counts[i])) for i in heaviest]
         return one_gradient_loss(self.noise, self.work.clip, self.work.dimension, rows, delta).epsilon(delta)
@@ -181,9 +182,11 @@ class CorrelatedLedger:
         rows = release.dimension // n
         # A row's largest loss is concave in its squared shift: equal shifts are the worst.
         pure = rows * self.noise.pure_loss(release.clip / math.sqrt(rows), n)
-        candidates = [Certificate(pure * (1 + PURE_MARGIN), None, "pure")]
+        candidates = [Certificate(pure * (1 + self.noise.pure_loss_margin) * (1 + PURE_MARGIN), None, "pure")]
         for share in TAIL_SHARES:
             tail = share * delta / rows
+            if not (1 - share) * delta > 0:  # half of 5e-324 is 0
+                continue
 
             def moment(lambda_: int, tail: float = tail) -> float:
                 return float(self.noise.log_stream_moment(release.clip, n, np.array([lambda_ + 1.0]), tail)[0])
