@@ -67,7 +67,7 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
 
 def open_regular(path: Path) -> IO[bytes]:
     """Open a file of a run to be read, or OSError: a pipe would wait for ever, and a device has no end."""
-    file = open(path, "rb", opener=_without_waiting)
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))

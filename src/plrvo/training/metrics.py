@@ -1,7 +1,8 @@
 """The metrics of a run, as its receipt covers them.
 
 A receipt has the digest of the file, so that a page may chart its numbers as those of the run. What follows from the
-ledger (the certified epsilon after a step) is recomputed, at the first step, the last and some between them; in all others it is a number that does not fall.
+ledger (the certified epsilon after a step) is recomputed, at the first step, the last and some between them; in all
+others it is a number that does not fall.
 """
 
 from __future__ import annotations
