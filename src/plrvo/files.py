@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -65,7 +66,7 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
         raise InvalidArgument(argument, str(path), f"{expected} (the file is not JSON)") from None
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file of a run to be read, or OSError: a pipe would wait for ever, and a device has no end."""
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(arguments: Sequence[str]) -> str:
     """The command that was asked for, as far as it is one."""
-    known, words = {command.callback.__name__ for command in app.registered_commands if command.callback}, []
+    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    words: list[str] = []
     for word in arguments[:2]:
         if word not in known | {"audit"} and words != ["audit"]:
             break

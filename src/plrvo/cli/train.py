@@ -102,7 +102,14 @@ def train(
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)
     if plan is not None:
-        beside = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "epsilon": epsilon, "k": k, "theta": theta}
+        beside: dict[str, Any] = {
+            "clip": clip,
+            "sample_rate": sample_rate,
+            "steps": steps,
+            "epsilon": epsilon,
+            "k": k,
+            "theta": theta,
+        }
         beside |= {"scale": scale, "noise_multiplier": noise_multiplier, "delta": delta}
         beside |= {"noise": noise_asked, "shared": shared or None}
         for name, value in beside.items():
