@@ -8,9 +8,11 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,6 +64,15 @@ def read_json(path: Path, argument: str, expected: str) -> Any:
         return parse_json(content)
     except ValueError:
         raise InvalidArgument(argument, str(path), f"{expected} (the file is not JSON)") from None
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file of a run to be read, or OSError: a pipe would wait for ever, and a device has no end."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def json_digest(value: Any) -> str:
@@ -151,6 +162,10 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _for_the_owner(path: str, flags: int) -> int:

@@ -1,19 +1,26 @@
 """Receipts that were changed in several places at once, files beside them that were exchanged, and old receipts."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from tests.training.receipts import KINDS, changed
 
 import plrvo
 from plrvo.audit.receipt import examine, found_by
-from plrvo.training import derived
+from plrvo.training import derived, loop, metrics
+from plrvo.training.checkpoint import read_extra
 from plrvo.training.compared import is_count, is_finite, same
 from plrvo.training.journal import Journal
 from plrvo.training.metrics import summary
+from plrvo.training.seeding import is_seeded
 from plrvo.validate import InvalidArgument
 
 FIRST = Path(__file__).parent / "first_receipts"  # of format 1 before it had revisions
@@ -218,3 +225,144 @@ def test_no_comparison_holds_for_what_is_not_finite():
     assert not same([1, 2], [1])
     assert not is_count(True)
     assert not is_count(2.0)
+
+
+def test_a_receipt_is_read_once(folder, monkeypatch):
+    """What is shown is what was recomputed, whatever lies there a moment later."""
+    path, opened = folder / "receipt.json", []
+    plain = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: opened.append(self) or plain(self, *a, **k))
+    assert examine(path).differences == []
+    assert opened.count(path) == 1
+
+
+def test_metrics_are_read_once(folder, monkeypatch):
+    """The rows that are checked are those that have the digest."""
+    opened, plain = [], metrics.open_regular
+    for module in (metrics, derived, loop):  # whoever reads or digests a file
+        monkeypatch.setattr(module, "open_regular", lambda path: opened.append(path.name) or plain(path))
+    assert found_by(folder / "receipt.json") == []
+    assert opened.count("metrics.jsonl") == 1
+
+
+@pytest.mark.parametrize("where", ["plan.epsilon_lower", "epsilon.lower"])
+@pytest.mark.parametrize("of_other_code", [False, True])
+def test_a_lower_bound_above_the_certified_one_is_found(folder, where, of_other_code):
+    part, name = where.split(".")
+
+    def raise_it(receipt):
+        receipt[part][name] = 1.01 * receipt[part][name.replace("lower", "certified")]
+        if of_other_code:
+            receipt["versions"]["plrvo_code"] = "0" * 16
+
+    assert any(where in line and "above" in line for line in forge(folder, raise_it))
+
+
+def test_a_lower_bound_above_what_is_certified_today_is_found(folder):
+    def both_higher(receipt):
+        receipt["versions"]["plrvo_code"] = "0" * 16
+        now = receipt["epsilon"]["certified"]
+        receipt["epsilon"] |= {"certified": 1.3 * now, "lower": 1.2 * now}
+
+    assert any("epsilon.lower" in line and "above" in line for line in forge(folder, both_higher))
+
+
+def many_rows():
+    ledger = plrvo.Ledger().plus(plrvo.Gaussian(2.0), plrvo.Workload(0.1, 20, 1.0, 650))
+    rows = []
+    for step in range(1, 21):
+        taken = plrvo.Ledger().plus(plrvo.Gaussian(2.0), plrvo.Workload(0.1, step, 1.0, 650))
+        rows.append({"step": step, "epsilon_certified": taken.certified(1e-5).value})
+    return ledger, rows
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda row: None, None),
+        (lambda row: row.update(epsilon_certified=0.01), "falls"),
+        (lambda row: row.update(epsilon_certified=1e6), "falls"),
+        (lambda row: row.update(epsilon_certified="small"), "small"),
+        (lambda row: row.update(epsilon_certified=None), "None"),
+        (lambda row: row.update(epsilon_certified=True), "True"),
+        (lambda row: row.pop("epsilon_certified"), "some rows only"),
+    ],
+)
+def test_every_row_of_metrics_is_checked(tmp_path, change, said):
+    """Also a row that is not among the eight which are recomputed: the second of twenty."""
+    ledger, rows = many_rows()
+    change(rows[1])
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = list(metrics.differences(tmp_path, summary(path, 20), rows[-1], ledger, 1e-5, set(range(1, 21))))
+    assert found == [] if said is None else [line for line in found if said in line]
+
+
+def test_a_journal_beside_a_receipt_of_the_first_revision_is_read(tmp_path):
+    folder = Path(shutil.copytree(FIRST / "corr", tmp_path / "run"))
+    assert forge(folder, lambda receipt: receipt.pop("journal")) == []
+    journal = Journal.open(folder / "journal.jsonl")
+    assert journal.permits(journal.steps + 1, True, lambda: "0" * 64)
+    assert any("released steps" in line for line in found_by(folder / "receipt.json"))
+
+
+@pytest.mark.parametrize("sentence", ["the operating system of a dice", "the operating system: seed 0"])
+def test_only_the_one_sentence_is_unseeded(folder, sentence):
+    assert any("seeded" in line for line in forge(folder, lambda receipt: receipt["run"].update(randomness=sentence)))
+    assert is_seeded({"randomness": sentence})
+
+
+WEIGHTS = {
+    "any file": (lambda folder: (folder / "other").write_bytes(b"anything"), "other", "not a safetensors file"),
+    "the checkpoint": (lambda folder: None, "checkpoint.safetensors", "another file of the run"),
+    "the metrics": (lambda folder: None, "metrics.jsonl", "another file of the run"),
+    "the checkpoint by another name": (
+        lambda folder: (folder / "other").hardlink_to(folder / "checkpoint.safetensors"),
+        "other",
+        "another file of the run",
+    ),
+    "too few numbers": (
+        lambda folder: save_file({"weight": torch.zeros(649)}, folder / "other"),
+        "other",
+        "650 parameters were trained",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_are_weights(folder, name):
+    make, file, said = WEIGHTS[name]
+    make(folder)
+    known = {"file": file, "sha256": derived.file_digest(folder / file)}
+    assert any(said in line for line in forge(folder, lambda receipt: receipt.update(weights=known)))
+
+
+@pytest.mark.parametrize("name", ["receipt.json", "journal.jsonl", "metrics.jsonl", "model.safetensors"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_among_the_files_of_a_run_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    code = "import sys; from plrvo.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    for command in (["verify", str(folder / "receipt.json")], ["report", str(folder), "--out", str(folder / "p.html")]):
+        done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, timeout=60)
+        assert done.returncode in (1, 2)
+        assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device")
+def test_a_device_without_end_is_no_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(InvalidArgument, match="not a regular file"):
+        read_extra(path)
+
+
+def test_a_plan_may_miss_its_budget_by_the_last_digits_when_it_is_read():
+    plan = plrvo.Plan.certify(plrvo.Laplace(2.0), plrvo.Workload(0.1, 6, 1.0, 650), 1e-5)
+    certified = plan.bracket.certified
+    just, below = certified * (1 - 1e-10), certified * (1 - 1e-8)
+    assert plrvo.Plan.from_dict({**plan.to_dict(), "epsilon": just}).epsilon == just
+    with pytest.raises(InvalidArgument, match=repr(certified)):
+        plrvo.Plan.from_dict({**plan.to_dict(), "epsilon": below})
+    with pytest.raises(InvalidArgument, match=repr(certified)):
+        plrvo.Plan.certify(plan.noise, plan.workload, plan.delta, just)

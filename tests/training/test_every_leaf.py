@@ -33,7 +33,7 @@ FREE = {
     "run.grad_sample_mode": (ALL - {"exact", "l1"}, "each mode releases the same clipped sum"),
     "run.processes": (ALL - {"exact", "audited"} - CORRELATED, "noise is added once, however many processes there are"),
     "run.clipping": (ALL - {"exact", "l1"}, "flat and per_layer clip the whole gradient to the same norm"),
-    "run.randomness": (ALL, "words; that run.seeded agrees with how they begin is checked"),
+    "run.randomness": ({"exact", "audited"}, "seeded runs: whichever seed; only one sentence says that there was none"),
     "run.unsafe_diagnostics": (
         ALL - {"audited"},
         "may warn of a file that has been deleted; one that is there is told",

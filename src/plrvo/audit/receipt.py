@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.audit.one_run import CanaryKind, differences
-from plrvo.files import read_json
 from plrvo.validate import shortened
 
 _PARTS = {
@@ -53,10 +52,11 @@ class Examined:
 
 def examine(receipt: Path) -> Examined:
     """The receipt, and everything in which it differs from what it should say."""
-    from plrvo.training.receipt import verify as recompute  # torch comes with it
+    from plrvo.training import consistency  # torch comes with it
+    from plrvo.training.receipt import read_receipt
 
-    found = recompute(receipt)
-    content = read_json(receipt, "receipt", "a receipt file")
+    content = read_receipt(receipt)  # once: what is shown is what was recomputed
+    found = consistency.differences(content, receipt.parent)
     try:
         found += _audited(content)
     except (KeyError, TypeError, AttributeError, ValueError):

@@ -27,10 +27,11 @@ _NAMES = (
     "samples within B groups by turns"
 )
 _CYCLIC = ":cyclic"
+_IN_HELP = _NAMES.replace(_CYCLIC, f"[bold]{_CYCLIC}[/bold]")  # else :B: is an emoji to the printer of help
 
 CorrelationOption = Annotated[
     str | None,
-    typer.Option("--correlation", help=f"Correlated noise, data in a fixed order: {_NAMES}.", rich_help_panel=_PANEL),
+    typer.Option("--correlation", help=f"Correlated noise, data in a fixed order: {_IN_HELP}.", rich_help_panel=_PANEL),
 ]
 EpochsOption = Annotated[
     int | None, typer.Option("--epochs", help="Passes over the data, with --correlation.", rich_help_panel=_PANEL)

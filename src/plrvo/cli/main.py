@@ -66,8 +66,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if type(error).__name__ == "NoArgsIsHelpError" else _refuse(_usage_message(error))
     except OSError as error:
         return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
+    except (ArithmeticError, RecursionError, MemoryError) as error:
+        # Whatever let it escape did not say which value it was: that much can be said, and no result was given.
+        command = _command(sys.argv[1:] if arguments is None else arguments)
+        return _refuse(f"{command}: a value is out of range ({shortened(error)})")
     except (typer.Abort, KeyboardInterrupt):
         return _refuse("stopped", 130)
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """The command that was asked for, as far as it is one."""
+    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    words: list[str] = []
+    for word in arguments[:2]:
+        if word not in known | {"audit"} and words != ["audit"]:
+            break
+        words.append(word)
+    return " ".join(words) or "plrvo"
 
 
 def _usage_message(error: Exception) -> str:

@@ -21,6 +21,8 @@ from plrvo.design import Plan
 from plrvo.design.exact import on_grid
 from plrvo.validate import InvalidArgument, printable
 
+_NO_NOISE = "NOT PRIVATE: --noise none adds no noise, and the model may tell of every example"
+
 
 def train(
     task: given.TaskArgument,
@@ -33,7 +35,7 @@ def train(
     beams: given.BeamsOption = None,
     top_p: given.TopPOption = None,
     data: given.DataOption = None,
-    noise: given.NoiseOption = TrainNoise.gamma,
+    noise_asked: given.NoiseOption = None,
     plan_file: given.PlanOption = None,
     epsilon: options.EpsilonOption = None,
     delta: given.DeltaOption = None,
@@ -78,7 +80,7 @@ def train(
     checkpoint; --resume continues from it with the same random streams. Exit code 1 where --audit refutes the run's
     certified epsilon.
 
-    Example: plrvo train digits --epsilon 2 --seed 0 --out runs/digits
+    Example: plrvo train digits --epsilon 2 --out runs/digits
     """
     from plrvo.tasks import catalog, experiment
     from plrvo.training.diagnostics import WARNING
@@ -86,21 +88,33 @@ def train(
     from plrvo.training.loop import Interrupted, read_history
 
     experiment.check_folder(out, resume)  # before anything is loaded
+    private: dict[str, Any] = {"correlation": correlation, "exact": exact or None, "resume": resume or None}
+    private |= {"plan": plan_file, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise_multiplier}
+    private |= {"scale": scale, "k": k, "theta": theta, "shared": shared or None}
+    if noise_asked is TrainNoise.none:
+        refuse_beside_no_noise(private)
+    noise = TrainNoise.gamma if noise_asked is None else noise_asked
     if grid is not None and not exact:
         raise InvalidArgument("grid", grid, "no width without --exact")
     if exact:
-        if noise is TrainNoise.none:
-            raise InvalidArgument("exact", exact, "a noise to be exact about")
         check_exact(clipping, False, mode)
     experiment.check_choices(optimizer, schedule)
     streams = experiment.Streams.from_seed(seed)
     plan = None if plan_file is None else Plan.load(plan_file)
     if plan is not None:
-        beside = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "epsilon": epsilon, "k": k, "theta": theta}
+        beside: dict[str, Any] = {
+            "clip": clip,
+            "sample_rate": sample_rate,
+            "steps": steps,
+            "epsilon": epsilon,
+            "k": k,
+            "theta": theta,
+        }
         beside |= {"scale": scale, "noise_multiplier": noise_multiplier, "delta": delta}
+        beside |= {"noise": noise_asked, "shared": shared or None}
         for name, value in beside.items():
             if value is not None:
-                raise InvalidArgument(name, value, "no value beside --plan, which brings its own")
+                raise InvalidArgument(name, str(value), "no value beside --plan, which brings its own")
         sample_rate, steps, clip = plan.workload.sample_rate, plan.workload.steps, plan.workload.clip
         delta = plan.delta
     asked: dict[str, Any] = {
@@ -168,10 +182,13 @@ def train(
     if seed is not None and noise is not TrainNoise.none:
         print("plrvo: warning: NOT PRIVATE: whoever knows --seed can take the noise away", file=sys.stderr)
     if noise is TrainNoise.none:
-        with StepProgress(f"{task}, not private") as watch:
+        print(f"plrvo: warning: {_NO_NOISE}", file=sys.stderr)
+        with StepProgress(f"{task}, NOT PRIVATE") as watch:
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
         result = {**last_of(history), "private": False}
         finish(out, history, f"{task}, {model}, not private", as_json, result, built.metric)
+        if not as_json:
+            print(_NO_NOISE)
         return 0
     if plan is None:
         plan = make_plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared, how)
@@ -205,6 +222,13 @@ def train(
         out, history, f"{task}, {model}, {kind} noise, delta {show.rounded_up(delta)}", as_json, result, built.metric
     )
     return int(audit is not None and receipt["audit"]["verdict"] == "refuted")
+
+
+def refuse_beside_no_noise(private: dict[str, Any]) -> None:
+    """Whoever asks for privacy, or for a private run to go on, must not be given a run without any."""
+    for name, value in private.items():
+        if value is not None:
+            raise InvalidArgument(name, str(value), "a noise beside it: --noise none trains without any privacy")
 
 
 def audited_task(

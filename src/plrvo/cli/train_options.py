@@ -74,7 +74,12 @@ DataOption = Annotated[
     ),
 ]
 NoiseOption = Annotated[
-    TrainNoise, typer.Option("--noise", help="none trains without privacy.", rich_help_panel=options.NOISE)
+    TrainNoise | None,
+    typer.Option(
+        "--noise",
+        help="gamma (the default), laplace or gaussian; none trains WITHOUT privacy.",
+        rich_help_panel=options.NOISE,
+    ),
 ]
 PlanOption = Annotated[
     Path | None,

@@ -14,6 +14,8 @@ from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, noise_from_dict
 from plrvo.validate import InvalidArgument, positive, probability
 
+LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -40,13 +42,26 @@ class Plan:
         correlation: Correlation | None = None,
     ) -> Plan:
         """A plan with its bracket computed; refused where the noise misses the budget."""
+        plan = Plan._computed(noise, workload, delta, epsilon, correlation)
+        plan._keeps(epsilon)
+        return plan
+
+    @staticmethod
+    def _computed(
+        noise: Noise, workload: Workload, delta: float, epsilon: float | None, correlation: Correlation | None
+    ) -> Plan:
         probability(delta=delta)
         if epsilon is not None:
             positive(epsilon=epsilon)
         bracket = _ledger(noise, workload, correlation, workload.steps).epsilon(delta)
-        if epsilon is not None and bracket.certified > epsilon:
-            raise InvalidArgument("epsilon", epsilon, f"at least {bracket.certified:.6g}, which this noise certifies")
         return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation)
+
+    def _keeps(self, most: float | None) -> None:
+        # All digits: where the last ones decide, a rounded number would refuse 30 for being more than 30.
+        if most is not None and self.bracket.certified > most:
+            raise InvalidArgument(
+                "epsilon", self.epsilon, f"at least {self.bracket.certified!r}, which this noise certifies"
+            )
 
     @property
     def batch_share(self) -> float:
@@ -73,21 +88,26 @@ class Plan:
 
     @staticmethod
     def from_dict(description: Mapping[str, Any]) -> Plan:
-        """The plan that `to_dict` described; its bracket is recomputed and must not exceed what is written."""
+        """The plan that `to_dict` described; its bracket is recomputed and must not exceed what is written.
+
+        Nor may it exceed the budget, by more than the last digits: another version rounds them otherwise.
+        """
         try:
             if description["plan"] != 1:
                 raise InvalidArgument("plan", description["plan"], "version 1")
             noise, workload = noise_from_dict(description["noise"]), Workload.from_dict(description["workload"])
             correlated = description.get("correlation")
             correlation = None if correlated is None else Correlation.from_dict(correlated)
-            plan = Plan.certify(noise, workload, description["delta"], description["epsilon"], correlation)
+            budget = description["epsilon"]
+            plan = Plan._computed(noise, workload, description["delta"], budget, correlation)
+            plan._keeps(None if budget is None else budget * (1 + LAST_DIGITS))
             claimed = float(description["epsilon_certified"])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidArgument):
                 raise
             raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
-        if plan.bracket.certified > claimed * (1 + 1e-9):
-            raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified:.6g}")
+        if plan.bracket.certified > claimed * (1 + LAST_DIGITS):
+            raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified!r}")
         return plan
 
     def save(self, path: Path) -> None:

@@ -19,7 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from plrvo.files import parse_json, write_bytes
+from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.noise import Keystream
 from plrvo.training import checkpoint_checks as checks
 from plrvo.training.ftrl import setup as ftrl
@@ -123,7 +123,10 @@ def _pack(tensors: dict[str, torch.Tensor], record: dict[str, Any]) -> bytes:
 
 def _unpack(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read()
+    except MemoryError:
+        raise InvalidArgument("resume", str(path), "a checkpoint that fits into memory") from None
     except OSError as error:
         raise InvalidArgument("resume", str(path), f"a readable checkpoint ({error.strerror})") from None
     try:

@@ -19,7 +19,8 @@ def same(written: Any, due: Any) -> bool:
 def differing(where: str, written: Any, due: Any, older: bool = False) -> Iterator[str]:
     """A sentence for every leaf that is not as it should be.
 
-    What older code wrote may certify more than what is proved today, and never less; its lower bounds are its own.
+    What older code wrote may certify more than what is proved today, and never less; its lower bounds are its own, as
+    long as they are below what was certified, then and today.
     """
     if isinstance(due, dict) and isinstance(written, dict):
         for key in due.keys() - written.keys():
@@ -28,11 +29,24 @@ def differing(where: str, written: Any, due: Any, older: bool = False) -> Iterat
             yield f"{_under(where, key)} is not a part of it"
         for key in due.keys() & written.keys():
             yield from differing(_under(where, key), written[key], due[key], older)
+        yield from _crossed(where, written, due)
     elif isinstance(due, list | tuple) and isinstance(written, list | tuple) and len(due) == len(written):
         for i, (one, other) in enumerate(zip(written, due, strict=True)):
             yield from differing(f"{where}[{i}]", one, other, older)
     elif not _same_leaf(written, due) and not (older and _still_holds(where, written, due)):
         yield f"it says {where} {shortened(written)}; recomputed, it is {shortened(due)}"
+
+
+def _crossed(where: str, written: dict[str, Any], due: dict[str, Any]) -> Iterator[str]:
+    """A lower bound above what is certified, then or today: one of the two is wrong, whoever wrote it."""
+    for prefix in ("", "epsilon_"):
+        lower, certified = f"{prefix}lower", f"{prefix}certified"
+        if not {lower, certified} <= due.keys() & written.keys() or not is_finite(written[lower]):
+            continue
+        for top in (written[certified], due[certified]):
+            if is_finite(top) and written[lower] > top * (1 + _TOLERANCE):
+                yield f"it says {_under(where, lower)} {shortened(written[lower])}, above {shortened(top)}, a certified"
+                break
 
 
 def is_finite(value: Any) -> bool:

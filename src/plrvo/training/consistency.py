@@ -17,16 +17,19 @@ A certified epsilon that is not finite certifies nothing, and no comparison hold
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
 from plrvo.design import Plan
+from plrvo.design.plan import LAST_DIGITS
 from plrvo.files import json_digest
 from plrvo.noise import GridNoise, Laplace
 from plrvo.training import derived, journal, metrics, seeding
@@ -43,6 +46,8 @@ _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
 _ADDED = {"group", "postprocess", "audit", "journal"}
 _SINCE_2 = {"revision", "metrics"}
 _RUN_SINCE_2 = ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded")
+# Files of a run that are never its weights; a checkpoint has the format of weights.
+_NO_WEIGHTS = ("receipt.json", "checkpoint.safetensors", journal.FILE, metrics.FILE, DIAGNOSTICS)
 _MOST_CORRELATED_STEPS = 10_000_000
 _CLIPPING, _MODES = ("flat", "per_layer", "l1"), ("bookkeeping", "hooks", "ghost")
 # Another spelling of a number or a path is a mistake; to read it as the same one would be another.
@@ -196,8 +201,8 @@ def _epsilons(read: _Read) -> Iterator[str]:
     certified = written["certified"]
     if not is_finite(due["certified"]) or not is_finite(certified):
         yield f"certified epsilon {shortened(certified)}: recomputed, it is {due['certified']}; nothing is certified"
-    elif budget is not None and max(certified, due["certified"] or 0.0) > budget:
-        yield f"certified epsilon {certified} exceeds the budget {budget}"
+    elif budget is not None and max(certified, due["certified"] or 0.0) > budget * (1 + LAST_DIGITS):
+        yield f"certified epsilon {certified} (recomputed, {due['certified']}) exceeds the budget {budget}"
     group = derived.group(read.ledger, delta, read.task)
     yield from differing("group", read.receipt.get("group"), group, read.older)
 
@@ -285,8 +290,13 @@ def _seed_and_settings(read: _Read, run: dict[str, Any]) -> Iterator[str]:
 def _journal(read: _Read) -> Iterator[str]:
     known = read.receipt.get("journal")
     if known is None:
-        if (read.folder / journal.FILE).exists() and read.revision > 1:
+        beside = read.folder / journal.FILE
+        if beside.exists() and read.revision > 1:
             yield f"{journal.FILE} lies beside the receipt, which does not tell of it"
+        elif beside.exists():  # the first receipts may not know it; it counts the steps of the same run
+            released = journal.Journal.open(beside).steps
+            if released != read.ledger.steps:
+                yield f"{journal.FILE} beside it has {released} released steps; the receipt counts {read.ledger.steps}"
         return
     if set(known) != {"file", "releases", "steps", "digest"}:
         yield f"its journal has the parts {shortened(sorted(known))}"
@@ -327,8 +337,27 @@ def _weights(read: _Read) -> Iterator[str]:
     weights = read.folder / _name(known["file"])
     if not weights.is_file():
         yield f"the weights {weights.name} are not beside the receipt"
-    elif derived.file_digest(weights) != known["sha256"]:
+        return
+    if derived.file_digest(weights) != known["sha256"]:
         yield f"the weights {weights.name} are not those that the receipt was written for"
+    others = [other for name in _NO_WEIGHTS if (other := read.folder / name).exists()]
+    if weights.name in _NO_WEIGHTS or any(weights.samefile(other) for other in others):
+        yield f"its weights are {weights.name}, another file of the run"
+        return
+    held, trained = _elements(weights), read.task.get("trainable_parameters")
+    if held is None:
+        yield f"the weights {weights.name} are not a safetensors file"
+    elif trained is not None and held < trained:
+        yield f"the weights {weights.name} have {held} numbers; {trained} parameters were trained"
+
+
+def _elements(weights: Path) -> int | None:
+    """How many numbers a safetensors file has by its header, which fits its length; None if it is no such file."""
+    try:
+        with safe_open(weights, "numpy") as file:  # maps the file, and loads no tensor
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except (SafetensorError, OSError):
+        return None
 
 
 def _name(file: Any) -> str:

@@ -12,6 +12,7 @@ import plrvo
 from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger
 from plrvo.accounting.group import group_epsilon
+from plrvo.files import open_regular
 from plrvo.noise import GridNoise, Noise
 
 
@@ -41,7 +42,7 @@ def arithmetic(noise: Noise) -> str:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from plrvo.files import parse_json, read_at_most
+from plrvo.files import open_regular, parse_json, read_at_most
 from plrvo.validate import InvalidArgument, shortened
 
 FILE = "journal.jsonl"
@@ -139,7 +139,7 @@ def unreconciled(folder: Path, known: dict[str, Any], steps: int) -> list[str]:
 
 def _whole_lines(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = read_at_most(file, _LARGEST)
     except FileNotFoundError:
         return b""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
-from plrvo.files import parse_json, write_bytes
+from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
@@ -179,9 +179,17 @@ def _stop_requested() -> Iterator[Callable[[], bool]]:
 def read_history(path: Path) -> list[dict[str, Any]]:
     """The metrics that `write_history` wrote."""
     try:
-        rows = [parse_json(line) for line in path.read_bytes().splitlines()]
+        with open_regular(path) as file:
+            content = file.read()
     except OSError as error:
         raise InvalidArgument("metrics", str(path), f"the metrics of a run ({error.strerror})") from None
+    return parse_history(content, path)
+
+
+def parse_history(content: bytes, path: Path) -> list[dict[str, Any]]:
+    """The metrics in what was read from `path`."""
+    try:
+        rows = [parse_json(line) for line in content.splitlines()]
     except ValueError:
         raise InvalidArgument("metrics", str(path), "the metrics of a run, a JSON object in every line") from None
     if not all(isinstance(row, dict) for row in rows):

@@ -1,11 +1,13 @@
 """The metrics of a run, as its receipt covers them.
 
 A receipt has the digest of the file, so that a page may chart its numbers as those of the run. What follows from the
-ledger (the certified epsilon after a step) is recomputed, at the first step, the last and some between them.
+ledger (the certified epsilon after a step) is recomputed, at the first step, the last and some between them; in all
+others it is a number that does not fall.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +15,15 @@ from typing import Any
 
 from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger
-from plrvo.training.compared import differing, is_count, same
+from plrvo.files import open_regular
+from plrvo.training.compared import differing, is_count, is_finite, same
 from plrvo.training.derived import file_digest
-from plrvo.training.loop import read_history
-from plrvo.validate import InvalidArgument
+from plrvo.training.loop import parse_history
+from plrvo.validate import InvalidArgument, shortened
 
 FILE = "metrics.jsonl"
 _RECOMPUTED = 8  # rows: each of them costs an account
+_TOLERANCE = 1e-9  # relative: more steps cost more, but for the last digits of a bound
 
 
 def summary(path: Path, rows: int) -> dict[str, Any]:
@@ -44,11 +48,13 @@ def differences(
     if not path.is_file():
         yield f"the metrics {path.name} are not beside the receipt"
         return
-    if file_digest(path) != known["sha256"]:
+    with open_regular(path) as file:
+        content = file.read()  # once: what is checked has the digest
+    if hashlib.sha256(content).hexdigest() != known["sha256"]:
         yield f"the metrics {path.name} are not those that the receipt was written for"
         return
     try:
-        rows = read_history(path)
+        rows = parse_history(content, path)
     except InvalidArgument as error:
         yield f"the metrics {path.name} cannot be read: expected {error.expected}"
         return
@@ -63,6 +69,9 @@ def differences(
     unseen = [step for step in steps if step not in seen]
     if unseen:
         yield f"it has metrics of step {unseen[0]}, whose release is not in the journal"
+    wrong = _every_epsilon(rows)
+    if wrong is not None:
+        yield f"the metrics {path.name} {wrong}"
     for row in _spread(rows):
         yield from epsilon_differences(row, ledger, delta, older)
 
@@ -93,6 +102,22 @@ def _after(ledger: Ledger | CorrelatedLedger, step: int) -> Ledger | CorrelatedL
         return None
     noise, work = ledger.entries[0]
     return Ledger().plus(noise, replace(work, steps=step))
+
+
+def _every_epsilon(rows: list[dict[str, Any]]) -> str | None:
+    """What is wrong with the epsilons by themselves: the rows between those that are recomputed must fit in."""
+    told = [row for row in rows if "epsilon_certified" in row]
+    if told and len(told) != len(rows):
+        return "have a certified epsilon in some rows only"
+    last = 0.0
+    for row in told:
+        value = row["epsilon_certified"]
+        if not is_finite(value):
+            return f"have the certified epsilon {shortened(value)} after {row['step']} steps"
+        if value < last * (1 - _TOLERANCE):
+            return f"have a certified epsilon that falls, to {value} after {row['step']} steps"
+        last = max(last, value)
+    return None
 
 
 def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -83,12 +83,19 @@ def write_receipt(path: Path, receipt: dict[str, Any]) -> None:
     write_json(path, receipt)
 
 
-def verify(path: Path) -> list[str]:
-    """Recompute every number of a receipt; one sentence for each difference, none if all is as it says."""
+def read_receipt(path: Path) -> dict[str, Any]:
+    """What is written in the file, and not yet believed."""
+    if path.exists() and not path.is_file():  # what lies beside a pipe or a device is not what it is about
+        raise InvalidArgument("receipt", str(path), "a receipt file")
     receipt = read_json(path, "receipt", "a receipt file")
     if not isinstance(receipt, dict) or type(receipt.get("receipt")) is not int or receipt["receipt"] != _FORMAT:
         raise InvalidArgument("receipt", str(path), f"a receipt of format {_FORMAT}")
-    return differences(receipt, path.parent)
+    return receipt
+
+
+def verify(path: Path) -> list[str]:
+    """Recompute every number of a receipt; one sentence for each difference, none if all is as it says."""
+    return differences(read_receipt(path), path.parent)
 
 
 def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-UNSEEDED = "the operating system"  # every sentence about noise that nobody can repeat begins with it
+UNSEEDED = "the operating system"  # the one sentence about noise that nobody can repeat; any other is about a seed
 FIXED_SEED = "a fixed seed: not private against whoever knows it"
 CALLERS_GENERATORS = "the caller's generators: not private against whoever knows their seeds"
 
@@ -18,7 +18,7 @@ def is_seeded(run: Mapping[str, Any]) -> bool | None:
     said, sentence = run.get("seeded"), run.get("randomness")
     if isinstance(said, bool):
         return said
-    return None if not isinstance(sentence, str) else not sentence.startswith(UNSEEDED)
+    return None if not isinstance(sentence, str) else sentence != UNSEEDED
 
 
 def warning(run: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,29 @@
+"""Whatever escapes from a command ends in one line, and help shows what it says."""
+
+import pytest
+
+from plrvo.cli import account as command
+from plrvo.cli.main import main
+
+ACCOUNT = ["account", "--noise", "laplace", "--scale", "2", "--clip", "1", "--sample-rate", "0.1", "--steps", "3"]
+
+
+@pytest.mark.parametrize("error", [OverflowError, ZeroDivisionError, FloatingPointError, RecursionError, MemoryError])
+def test_an_error_of_arithmetic_that_escapes_is_one_line(error, monkeypatch, capsys):
+    def escape(*_, **__):
+        raise error("too large")
+
+    monkeypatch.setattr(command, "read_workload", escape)
+    assert main([*ACCOUNT, "--dimension", "5"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"plrvo: account: a value is out of range ({error.__name__}('too large'))"
+    ]
+
+
+def test_the_help_of_training_shows_what_it_says(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "300")
+    main(["train", "--help"])
+    told = capsys.readouterr().out
+    assert "banded:B:cyclic" in told
+    example = next(line for line in told.splitlines() if "Example" in line)
+    assert "--seed" not in example
