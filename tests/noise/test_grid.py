@@ -168,7 +168,7 @@ def test_certified_is_that_of_the_continuous_noise_at_the_longer_clip(base: Nois
     longer = Workload(work.sample_rate, work.steps, work.clip + 2.0**-10 * work.dimension**0.5, work.dimension)
     exact, continuous = (certified_epsilon([(n, w)], 1e-5) for n, w in ((noise, work), (base, longer)))
     assert exact.value == pytest.approx(continuous.value, rel=1e-9)
-    assert exact.value >= continuous.value
+    assert exact.value >= continuous.value * (1 - 1e-12)  # each is rounded outwards by itself
     assert exact.method == continuous.method
 
 

@@ -39,14 +39,14 @@ def run(folder, resume=False, kill_at=None, seed=None, shown=None, dropout=False
 
 @pytest.mark.parametrize("dropout", [False, True])
 def test_what_a_killed_run_had_shown_is_shown_again_and_nothing_else(tmp_path, dropout):
-    """Without a seed, killed at step 9 with its last checkpoint at 5; metrics of steps 6 and 8 had been seen."""
+    """With a seed, killed at step 9 with its last checkpoint at 5; metrics of steps 6 and 8 had been seen."""
     first, second = [], []
     with pytest.raises(Killed):
-        run(tmp_path, kill_at=9, shown=first, dropout=dropout)
+        run(tmp_path, kill_at=9, shown=first, dropout=dropout, seed=3)
     receipt = tmp_path / RECEIPT
     assert json.loads(receipt.read_text())["steps"] == 5
     assert "8 steps have been released; the receipt counts 5" in verify(receipt)[0]
-    result = run(tmp_path, resume=True, shown=second, dropout=dropout)
+    result = run(tmp_path, resume=True, shown=second, dropout=dropout, seed=3)
     rows = {metrics["step"]: metrics for _, metrics in first if metrics}
     again = {metrics["step"]: metrics for _, metrics in second if metrics}
     assert rows[6] == again[6]
@@ -55,19 +55,31 @@ def test_what_a_killed_run_had_shown_is_shown_again_and_nothing_else(tmp_path, d
     assert result["journal"]["steps"] == result["steps"] == 12
 
 
+def test_an_unseeded_run_goes_on_from_what_it_had_shown_with_noise_of_its_own(tmp_path):
+    """The key is in no file, so that steps cannot be taken again: the state is written before anything is shown."""
+    first, second = [], []
+    with pytest.raises(Killed):
+        run(tmp_path, kill_at=9, shown=first)
+    result = run(tmp_path, resume=True, shown=second)
+    assert min(step for step, _ in second) == 9  # step 8 had been shown; 9 had not, and is taken anew
+    assert verify(tmp_path / RECEIPT) == []
+    assert result["journal"]["steps"] == result["steps"] == 12
+    assert result["run"]["seeded"] is False
+
+
 def test_a_run_killed_before_its_first_checkpoint_has_its_random_streams_already(tmp_path):
     first, second = [], []
     with pytest.raises(Killed):
-        run(tmp_path, kill_at=4, shown=first, checkpoint_every=100)
+        run(tmp_path, kill_at=4, shown=first, checkpoint_every=100, seed=3)
     assert not (tmp_path / RECEIPT).exists()
-    run(tmp_path, resume=True, shown=second, checkpoint_every=100)
+    run(tmp_path, resume=True, shown=second, checkpoint_every=100, seed=3)
     assert first[3] == second[3]
     assert first[3][1]["step"] == 4
 
 
 def test_other_weights_under_the_same_noise_are_refused_before_they_are_shown(tmp_path):
     with pytest.raises(Killed):
-        run(tmp_path, kill_at=9)
+        run(tmp_path, kill_at=9, seed=3)
     path = tmp_path / JOURNAL
     journal = Journal.open(path)
     path.unlink()
@@ -76,16 +88,16 @@ def test_other_weights_under_the_same_noise_are_refused_before_they_are_shown(tm
         other.permits(step, True, lambda weights=weights, step=step: weights if step < 8 else "0" * 64)
     before, shown = (tmp_path / WEIGHTS).read_bytes(), []
     with pytest.raises(InvalidArgument, match="step 8 has been released with other weights"):
-        run(tmp_path, resume=True, shown=shown)
+        run(tmp_path, resume=True, shown=shown, seed=3)
     assert max(step for step, _ in shown) == 7
     assert (tmp_path / WEIGHTS).read_bytes() == before
 
 
 def test_other_release_steps_wait_until_the_repetition_is_proved(tmp_path):
     with pytest.raises(Killed):
-        run(tmp_path, kill_at=9)
+        run(tmp_path, kill_at=9, seed=3)
     shown = []
-    run(tmp_path, resume=True, shown=shown, evaluate_every=1, checkpoint_every=100)
+    run(tmp_path, resume=True, shown=shown, evaluate_every=1, checkpoint_every=100, seed=3)
     # Of the steps from 6 to 8, the ones that had been shown before; from then on, every one.
     assert sorted({metrics["step"] for _, metrics in shown if metrics}) == [6, 8, 9, 10, 11, 12]
 
