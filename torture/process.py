@@ -44,8 +44,9 @@ class Ended:
 
     @property
     def refused(self) -> bool:
-        """Exit code 2 and one line of its own on stderr, without a traceback."""
-        lines = [line for line in self.err.splitlines() if line.startswith("plrvo:")]
+        """Exit code 2 and one line of its own on stderr besides warnings, without a traceback."""
+        told = [line for line in self.err.splitlines() if line.startswith("plrvo:")]
+        lines = [line for line in told if not line.startswith("plrvo: warning:")]
         return self.code == 2 and len(lines) == 1 and "Traceback" not in self.err
 
 

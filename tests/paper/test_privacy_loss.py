@@ -35,7 +35,7 @@ def test_golden_cells(tmp_path):
     refuted = measured("Gamma", 10.0, 10, tmp_path)
     assert refuted.epsilon["published"] < refuted.epsilon["lower"] < refuted.epsilon["certified"]
     assert "refuted" in refuted.flag
-    assert measured(figure.MULTIPLIER, 1.0, 307, tmp_path).epsilon["lower"] > 500
+    assert measured(figure.MULTIPLIER, 1.0, 307, tmp_path).epsilon["lower"] > 300
 
 
 def test_the_certified_cell_by_the_sum_over_orders(tmp_path):

@@ -99,6 +99,13 @@ class Keystream:
             raise RuntimeError("a forked process holds its parent's shared Keystream: make one in each process")
         self._key, self._process = os.urandom(_KEY_BYTES), process
 
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of a fixed key, by which processes can tell whether they hold the same."""
+        import hashlib
+
+        return hashlib.sha256(b"plrvo fingerprint" + self._key).digest() if self.fixed else b""
+
     def words(self, count: int) -> Words:
         """So many words, from a stream of their own."""
         (stream,) = self.streams(1)

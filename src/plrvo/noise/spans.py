@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from plrvo.noise.keystream import Keystream, Words
 
-BLOCK = 1 << 16  # values in one pass
-SPAN = 1 << 17  # values of one stream at most: enough to make its set-up negligible; short arrays share one
+BLOCK = 1 << 18  # values in one pass: below, threads wait for each other's turns in Python
+SPAN = 1 << 18  # values of one stream at most: enough to make its set-up negligible; short arrays share one
 
 
 class Source(Protocol):

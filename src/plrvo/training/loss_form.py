@@ -144,7 +144,7 @@ def _other(node: Any, rows: int, number: bool) -> float | None:
                 "loss: expected a sum over examples; it multiplies or divides one sum over the batch by another"
             )
         return None
-    if other.numel() == 1:
+    if other.ndim == 0 or (other.numel() == 1 and rows > 1):  # of one row, every tensor by row has one element
         if number:
             _refuse_tensors(other, rows)
         return float(other)

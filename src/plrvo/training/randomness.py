@@ -28,11 +28,19 @@ def generator_for(exact: bool, generator: Any, argument: str) -> Any:
 def same_in_all_processes(generator: Any) -> Any:
     """The first process's generator: batches drawn apart could hold an example twice, at twice the clip."""
     if isinstance(generator, Keystream):
-        key = torch.frombuffer(bytearray(generator.words(4).tobytes()), dtype=torch.uint8)
-        torch.distributed.broadcast(key, src=0)
-        sent = bytes(key.tolist())
-        return Keystream(sent) if generator.fixed else Keystream.from_shared_key(sent)
+        sent = _from_the_first(generator.fingerprint if generator.fixed else generator.words(4).tobytes())
+        if not generator.fixed:
+            return Keystream.from_shared_key(sent)
+        if sent != generator.fingerprint:
+            raise InvalidArgument("sample_generator", "a fixed key", "the same key in every process")
+        return generator
     state = generator.get_state()
     torch.distributed.broadcast(state, src=0)
     generator.set_state(state)
     return generator
+
+
+def _from_the_first(content: bytes) -> bytes:
+    tensor = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    torch.distributed.broadcast(tensor, src=0)
+    return bytes(tensor.tolist())

@@ -79,7 +79,10 @@ def test_clipped_sums_are_those_of_a_loop_over_examples(kind, trainable, mode):
     noisy.step()
     after = [p.detach() for p in module.parameters() if p.requires_grad]
     for old, new, total in zip(before, after, expected, strict=True):
-        assert old - new == pytest.approx(total.numpy(), abs=3e-5, rel=1e-3)
+        # Where norms come in ghost form an example may be clipped to slightly less, by 2^-7 at most.
+        size = float(total.norm())
+        slack = 3e-5 * total.numel() ** 0.5 + (1e-3 if mode == "hooks" else 2.0**-7) * size
+        assert float((old - new - total).norm()) <= slack
     assert max(float(total.abs().max()) for total in expected) > 1e-3
 
 

@@ -108,7 +108,7 @@ def test_a_claim_for_groups_is_verified(folder, capsys):
     path.write_text(json.dumps(receipt))
     capsys.readouterr()
     assert main(["verify", str(path)]) == 1
-    assert "for a group" in capsys.readouterr().out
+    assert "group.certified" in capsys.readouterr().out
 
 
 def test_a_run_without_privacy_learns_and_tells_its_metrics(folder, capsys):

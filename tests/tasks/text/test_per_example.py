@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.tasks.text.tiny import batch, bert
-from tests.training.helpers import seeded
+from tests.training.helpers import given, seeded
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -52,6 +52,7 @@ def private(model, inputs, labels, mode, noise=1e-9, steps=100):
 
 def released(wrapped, optimizer, loss, inputs, labels):
     optimizer.zero_grad()
+    given(optimizer, len(labels))
     loss(forward(wrapped, inputs), labels).backward()
     assert optimizer.pre_step()
     return torch.cat([p.grad.flatten() for p in optimizer.params])
@@ -150,6 +151,7 @@ def test_a_batch_in_parts_is_the_whole_batch(mode):
     inputs, labels = batch()
     expected, _ = looped(model, inputs, labels)
     wrapped, optimizer, loss = private(model, inputs, labels, mode)
+    given(optimizer, 6)
     for rows, more in ((slice(0, 2), True), (slice(2, 6), False)):
         optimizer.signal_skip_step(do_skip=more)
         optimizer.zero_grad()
