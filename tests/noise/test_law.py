@@ -76,7 +76,7 @@ def test_lengths_and_angles_of_pairs(dtype: Any) -> None:
 @pytest.mark.parametrize("noise", [Gaussian(1.0), Laplace(1.0), GammaPLRV(3.0, 0.5)], ids=repr)
 def test_values_at_a_distance_are_uncorrelated_in_sign_size_and_value(noise: Noise) -> None:
     """Neighbours, pairs, blocks and spans; five standard errors each, 15 of them: false alarm 9e-6."""
-    z = noise.sample(1 << 19, Keystream.from_seed(4, "law"))
+    z = noise.sample(8 * BLOCK, Keystream.from_seed(4, "law"))
     probabilities = noise.cdf(z) - 0.5
     for lag in (1, 2, BLOCK // 2, BLOCK, 2 * BLOCK):
         for values in (probabilities, np.abs(probabilities) - 0.25, np.sign(z)):
