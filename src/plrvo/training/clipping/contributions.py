@@ -13,6 +13,7 @@ gradients add before the norm is taken: `squared_norms` adds the cross terms.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,8 +79,8 @@ class Factored(Contribution):
 
     @property
     @abstractmethod
-    def left_lengths(self) -> Tensor:
-        """|l_bt| in doubles."""
+    def left_squares(self) -> Tensor:
+        """|l_bt|^2 in doubles, from above."""
 
     @property
     @abstractmethod
@@ -89,10 +90,6 @@ class Factored(Contribution):
     @abstractmethod
     def of(self, examples: Tensor) -> Factored:
         """The factors of some examples, in doubles."""
-
-    @property
-    def right_lengths(self) -> Tensor:
-        return squared_lengths(self.right).sqrt()
 
     def _weighted_right(self, factors: Tensor) -> Tensor:
         return self.right * factors.to(self.right.dtype)[:, None, None]
@@ -115,8 +112,8 @@ class Outer(Factored):
         return self.left.transpose(1, 2) @ self.right
 
     @property
-    def left_lengths(self) -> Tensor:
-        return squared_lengths(self.left).sqrt()
+    def left_squares(self) -> Tensor:
+        return squared_lengths(self.left)
 
     @property
     def terms(self) -> int:
@@ -147,7 +144,7 @@ class Tokens(Factored):
         return total.scatter_add_(1, self.tokens[:, :, None].expand_as(self.right), self.right)
 
     @property
-    def left_lengths(self) -> Tensor:
+    def left_squares(self) -> Tensor:
         return torch.ones(self.tokens.shape, dtype=torch.float64, device=self.tokens.device)
 
     @property
@@ -238,43 +235,45 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
     positions are added up, rounding leaves at most (T + 3) u S of it, which is added to the norm: what is released of
     one example has that norm at most, rounding included.
     """
-    sizes = _sizes(parts)
-    if len(parts) == 1 and parts[0].right.shape[1] == 1:
-        return sizes.square()  # one position: nothing adds up
-    squares, error = _sums_of_products(parts)
-    error += _rounding(parts) * sizes.square()
+    if len(parts) == 1 and parts[0].right.shape[1] == 1:  # one position: nothing adds up
+        return (parts[0].left_squares * squared_lengths(parts[0].right)).squeeze(1)
+    squares, error, sizes = _measured(parts)
     doubtful = ~(error <= _SLACK * squares)
     if parts[0].right.dtype != torch.float64 and bool(doubtful.any()):
         (again,) = doubtful.nonzero(as_tuple=True)
-        wide = [part.of(again) for part in parts]
-        precise, rest = _sums_of_products(wide)
-        squares[again], error[again] = precise, rest + _rounding(wide) * sizes[again].square()
+        squares[again], error[again], sizes[again] = _measured([part.of(again) for part in parts])
     positions = sum(part.right.shape[1] for part in parts)
     unit = torch.finfo(parts[0].right.dtype).eps / 2
     return ((squares + error).sqrt() + (positions + 3) * unit * sizes).square()
 
 
-def _sizes(parts: Sequence[Factored]) -> Tensor:
-    return torch.stack([(part.left_lengths * part.right_lengths).sum(dim=1) for part in parts]).sum(dim=0)
+def _measured(parts: Sequence[Factored]) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum over all pairs of positions of the products of their scalar products, its error at most, and the sizes.
 
-
-def _rounding(parts: Sequence[Factored]) -> float:
-    return (max(part.terms for part in parts) + 8) * torch.finfo(parts[0].right.dtype).eps / 2
-
-
-def _sums_of_products(parts: Sequence[Factored]) -> tuple[Tensor, Tensor]:
-    """The sum over all pairs of positions of the products of their scalar products, and what underflow may hide."""
-    total = torch.zeros(len(parts[0].right), dtype=torch.float64, device=parts[0].right.device)
-    hidden = torch.zeros_like(total)
-    tiny = torch.finfo(parts[0].right.dtype).tiny
+    A vector's scalar product with itself cannot cancel, so that the lengths come out of the same products.
+    """
+    total, hidden, sizes = torch.zeros(3, len(parts[0].right), dtype=torch.float64, device=parts[0].right.device)
+    kind = torch.finfo(parts[0].right.dtype)
+    share = (max(part.terms for part in parts) + 8) * kind.eps / 2
+    if share >= 0.5:
+        share = math.inf  # too long for singles: doubtful, all of them
     for i, one in enumerate(parts):
-        total += (_left_products(one, one) * _gram(one.right, one.right)).sum(dim=(1, 2), dtype=torch.float64)
+        left, right = _left_products(one, one), _gram(one.right, one.right)
+        total += (left * right).sum(dim=(1, 2), dtype=torch.float64)
         for other in parts[:i]:
             products = _left_products(one, other) * _gram(one.right, other.right)
             total += 2 * products.sum(dim=(1, 2), dtype=torch.float64)
-        lengths = one.left_lengths.sum(dim=1).square() + one.right_lengths.sum(dim=1).square()
-        hidden += len(parts) * one.terms * tiny * (lengths + one.right.shape[1] ** 2)
-    return total.clamp(min=0), hidden
+        lengths = [_diagonal(product, share, one.terms * kind.tiny) for product in (left, right)]
+        sizes += (lengths[0] * lengths[1]).sum(dim=1)
+        longest = torch.stack(lengths).sum(dim=2).square().sum(dim=0)
+        hidden += len(parts) * one.terms * kind.tiny * (longest + one.right.shape[1] ** 2)
+    return total.clamp(min=0), hidden + share * sizes.square(), sizes
+
+
+def _diagonal(products: Tensor, share: float, lost: float) -> Tensor:
+    """The lengths of vectors from above, given their scalar products."""
+    squares = products.diagonal(dim1=1, dim2=2).double() + lost
+    return (squares / max(1 - share, 0.0)).sqrt()
 
 
 def squared_lengths(values: Tensor) -> Tensor:
