@@ -45,15 +45,15 @@ lint: $(STAMP)-dev ## check style, types and the direction of imports
 	$(BIN)/lint-imports
 
 bench: $(STAMP)-dev ## run the side-by-side measurements
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m checks.benchmarks
 
 torture: $(STAMP)-dev ## kill, fill disks and damage files, at least 500 times; writes results/torture.json
-	$(TEST_ENV) $(BIN)/python -m torture --jobs $(WORKERS) --kills 500 --corruptions 40 --out results/torture.json
+	$(TEST_ENV) $(BIN)/python -m checks.torture --jobs $(WORKERS) --kills 500 --corruptions 40 --out results/torture.json
 
 # Atheris has builds for Linux and macOS, which is why it is no part of dev.
 fuzz: $(STAMP)-dev ## fuzz every reader of files for a minute, guided by coverage; writes results/fuzz.json
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
-	$(TEST_ENV) $(BIN)/python -m fuzz --seconds 60 --out results/fuzz.json
+	$(TEST_ENV) $(BIN)/python -m checks.fuzz --seconds 60 --out results/fuzz.json
 
 docs: $(STAMP)-dev ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

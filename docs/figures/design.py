@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 import plrvo
-from plrvo.design import SearchSpace, ThetaPredictor, pictures, winning_map
-from plrvo.design.predictor import configurations
+from plrvo.designer import SearchSpace, ThetaPredictor, pictures, winning_map
+from plrvo.designer.predictor import configurations
 
 _IMAGES = Path(__file__).parents[1] / "images"
 

@@ -1,4 +1,4 @@
-"""Writes docs/performance.md and its pictures from benchmarks/results.json: `python -m docs.figures.performance`."""
+"""Writes docs/performance.md and its pictures from the benchmarks' results: `python -m docs.figures.performance`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ COLOURS = {"no privacy": "0.6", "plrvo": "tab:blue", "Opacus hooks": "tab:orange
 OPENING = """# Performance
 
 `make bench` runs every measurement on this page, the contenders taking turns in one process, and writes
-`benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns, spreads are
-interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
+`checks/benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns,
+spreads are interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
 
 ![time of a training step against no privacy](images/performance-steps.png)
 
@@ -99,7 +99,7 @@ def draw_growth(row: dict[str, Any]) -> None:
 
 def read() -> dict[str, Any]:
     """The measurements."""
-    results: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+    results: dict[str, Any] = json.loads((ROOT / "checks" / "benchmarks" / "results.json").read_text())
     return results
 
 

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from plrvo.accounting import Epsilon, Ledger, Workload, calibrate, delta, epsilon
-from plrvo.design import Design, Plan
-from plrvo.design.designed import design  # over the name of its folder, whose other names are imported from there
+from plrvo.accounting import Epsilon, Ledger, Plan, Workload, calibrate, delta, epsilon
+from plrvo.designer import Design, design
 from plrvo.noise import (
     PLRV,
     ChiSquaredSeed,

@@ -29,7 +29,7 @@ def test_the_table_shows_the_committed_self_test() -> None:
 
 
 def test_what_it_costs_is_what_the_committed_benchmark_measured() -> None:
-    rows = json.loads((ROOT / "benchmarks" / "results.json").read_text())["groups"]["exact"]
+    rows = json.loads((ROOT / "checks" / "benchmarks" / "results.json").read_text())["groups"]["exact"]
     ratios = {row["what"]: row["ratio"].removesuffix("x the time") for row in rows}
     page = (ROOT / "docs" / "guide-exact.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""A small campaign of `python -m torture`, with every kind of fault in it; `make torture` runs the full one."""
+"""A small campaign of `python -m checks.torture`, with every kind of fault in it; `make torture` runs the full one."""
 
 import json
 import os
@@ -11,7 +11,19 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_small_campaign_loses_nothing(tmp_path):
     out = tmp_path / "torture.json"
-    command = [sys.executable, "-m", "torture", "--kills", "10", "--corruptions", "4", "--seed", "3", "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "checks.torture",
+        "--kills",
+        "10",
+        "--corruptions",
+        "4",
+        "--seed",
+        "3",
+        "--out",
+        str(out),
+    ]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=400, check=False

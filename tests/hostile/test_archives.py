@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from fuzz.readers import READERS, tar
+from checks.fuzz.readers import READERS, tar
 
 from plrvo.audit.arrays import read_arrays
 from plrvo.audit.data import read_idx

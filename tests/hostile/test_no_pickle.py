@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz.readers import READERS
+from checks.fuzz.readers import READERS
 
 import plrvo
 

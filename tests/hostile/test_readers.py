@@ -5,8 +5,8 @@ import warnings
 
 import hypothesis
 import pytest
-from fuzz.mutations import damaged, hostile_json
-from fuzz.readers import READERS
+from checks.fuzz.mutations import damaged, hostile_json
+from checks.fuzz.readers import READERS
 from hypothesis import strategies as st
 
 DOCUMENTS = ["plan", "noise", "sum of seeds", "ledger", "receipt", "JSON", "page of an audit", "page of a reproduction"]

@@ -7,7 +7,7 @@ import pytest
 
 from plrvo import GammaPLRV, Ledger
 from plrvo.accounting.published import published_epsilon
-from plrvo.design import Accountant
+from plrvo.designer import Accountant
 from plrvo.paper import search_space_edge, search_space_region
 from plrvo.paper.mnli import CLIP, DELTA, DIMENSION, MAX_ORDER, edge, work_of
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from torture.reproduce import DIGITS, FILES
+from checks.torture.reproduce import DIGITS, FILES
 
 from plrvo.cli.main import main
 from plrvo.paper.entry import Context, Scale

@@ -10,8 +10,8 @@ from typing import Any
 
 import plrvo
 from plrvo.accounting.correlated import Banded, Correlation, CyclicPoisson, Participation, Tree
+from plrvo.accounting.exact import on_grid
 from plrvo.audit.one_run import CanaryKind, Rule
-from plrvo.design.exact import on_grid
 from plrvo.files import json_digest
 from plrvo.tasks import catalog
 from plrvo.tasks.audited import Planting, with_canaries

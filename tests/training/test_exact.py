@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import plrvo
-from plrvo.design.exact import default_cell, on_grid
+from plrvo.accounting.exact import default_cell, on_grid
 from plrvo.noise import GridNoise, Keystream
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.receipt import make_receipt, verify, write_receipt

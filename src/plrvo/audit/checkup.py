@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Plan, Workload
 from plrvo.audit.noise_attacks import TWISTER_BITS, predicted_signs, tail_probabilities
-from plrvo.design import Plan
 from plrvo.noise import Keystream, Laplace, Noise
 
 FALSE_ALARM = 1e-6  # of each statistical check

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plrvo import validate
+from plrvo.accounting import Plan
 from plrvo.audit.mechanism import with_coin
-from plrvo.design import Plan
 from plrvo.validate import InvalidArgument
 
 _BEYOND_THE_CLIP = 100.0  # an engine that forgets to clip shows at once

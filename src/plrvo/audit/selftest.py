@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plrvo.accounting import Workload, epsilon
+from plrvo.accounting import Plan, Workload, epsilon
+from plrvo.accounting.exact import on_grid
 from plrvo.audit.verdict import Audit, judge
-from plrvo.design import Plan
-from plrvo.design.exact import on_grid
 from plrvo.noise import Keystream, Noise
 
 CONFIDENCE = 1 - 1e-6

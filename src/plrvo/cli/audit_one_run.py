@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Plan, Workload
 from plrvo.audit.mechanism import new_seed
 from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
 from plrvo.cli.progress import StepProgress
-from plrvo.design import Plan
 from plrvo.tasks.catalog import FAMILIES, Request
 from plrvo.validate import InvalidArgument
 

@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Plan, Workload
 from plrvo.cli import options, show
 from plrvo.cli.options import required
-from plrvo.design import Accountant, Design, Limits, Plan, explain
-from plrvo.design.designed import design as search
+from plrvo.designer import Accountant, Design, Limits, explain
+from plrvo.designer.designed import design as search
 from plrvo.validate import InvalidArgument
 
 _PATIENCE = 1.0  # seconds after which a bar appears
@@ -82,7 +82,7 @@ def design(
     Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
     """
     if plot is not None:
-        from plrvo.design import pictures  # matplotlib's formats are known without importing it
+        from plrvo.designer import pictures  # matplotlib's formats are known without importing it
 
         pictures.check_format(plot)
     with _warnings_in_one_line(), _patient_bar("searching") as progress:
@@ -127,7 +127,7 @@ def _workload(clip: float | None, sample_rate: float | None, steps: int | None, 
 
 
 def _draw(found: Design, path: Path) -> None:
-    from plrvo.design import SearchSpace, pictures
+    from plrvo.designer import SearchSpace, pictures
 
     pictures.save(pictures.search_space(SearchSpace(found.problem), found.point), path)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import typer
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Plan, Workload
+from plrvo.accounting.exact import on_grid
 from plrvo.audit.one_run import CanaryKind
 from plrvo.cli import correlation as correlated
 from plrvo.cli import options, show
@@ -17,8 +18,6 @@ from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import TrainNoise
 from plrvo.cli.train_plan import make_plan
 from plrvo.cli.train_result import finish, last_of
-from plrvo.design import Plan
-from plrvo.design.exact import on_grid
 from plrvo.validate import InvalidArgument, printable
 
 _NO_NOISE = "NOT PRIVATE: --noise none adds no noise, and the model may tell of every example"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from plrvo.accounting import Workload, calibrate
+from plrvo.accounting import Plan, Workload, calibrate
 from plrvo.accounting.correlated import Correlation
 from plrvo.cli import options
 from plrvo.cli.options import read_noise, required
 from plrvo.cli.train_options import TrainNoise
-from plrvo.design import Plan
 from plrvo.validate import InvalidArgument
 
 DEFAULT_K = 1000.0  # within 0.3 % of the Laplace limit, which is the best that Gamma noise can do on raw error

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from plrvo.accounting import Workload
-from plrvo.design import Plan
+from plrvo.accounting import Plan, Workload
 from plrvo.paper.entry import (
     Context,
     Entry,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from plrvo.design import Plan
+from plrvo.accounting import Plan
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, remarks, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.dependency import BY_K

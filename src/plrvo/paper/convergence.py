@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from plrvo.accounting import Workload
-from plrvo.design import Plan
+from plrvo.accounting import Plan, Workload
 from plrvo.files import read_json, write_json
 from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES, cnn_recipe

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from plrvo.accounting import Workload
-from plrvo.design import Plan
+from plrvo.accounting import Plan, Workload
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe

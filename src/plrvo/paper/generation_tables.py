@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from plrvo.accounting import Workload
-from plrvo.design import Plan
+from plrvo.accounting import Plan, Workload
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
 from plrvo.paper.generation import DELTA, METRICS, TABLES, PrintedTable
 from plrvo.paper.training import Recipe, fitted, train

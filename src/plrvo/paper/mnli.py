@@ -11,7 +11,7 @@ import math
 from functools import cache
 
 from plrvo.accounting import Ledger, Workload, calibrate
-from plrvo.design import Accountant, Problem, SearchSpace
+from plrvo.designer import Accountant, Problem, SearchSpace
 from plrvo.noise import GammaPLRV, Gaussian
 from plrvo.paper.entry import Numbers, four_epsilons, refutation
 

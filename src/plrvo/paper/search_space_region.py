@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from plrvo.design import Accountant
-from plrvo.design.search_space import printed_bounds, sufficient_k
+from plrvo.designer import Accountant
+from plrvo.designer.search_space import printed_bounds, sufficient_k
 from plrvo.noise import GammaPLRV
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Numbers, Panel, Result, Row, Scale

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from plrvo.design import Plan
+from plrvo.accounting import Plan
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.cnn_tables import flag_of

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plrvo.accounting import Workload, calibrate
+from plrvo.accounting import Plan, Workload, calibrate
 from plrvo.accounting.correlated import Correlation
-from plrvo.design import Plan
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.paper.entry import Context
 

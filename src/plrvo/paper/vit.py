@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from plrvo.accounting import Epsilon, Workload
-from plrvo.design import Plan
+from plrvo.accounting import Epsilon, Plan, Workload
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.cnn import remarks, unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES

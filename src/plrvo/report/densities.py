@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plrvo.accounting import calibrate
-from plrvo.design import Plan
+from plrvo.accounting import Plan, calibrate
 from plrvo.noise import Gaussian, Noise
 
 _POINTS = 121

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from plrvo.accounting import Plan
 from plrvo.audit.receipt import examine
-from plrvo.design import Plan
 from plrvo.files import read_json
 from plrvo.report.auditing import is_audit, read_audit, read_audits
 from plrvo.report.fields import Fields, as_number

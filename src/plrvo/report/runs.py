@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from plrvo.design import Plan
+from plrvo.accounting import Plan
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from plrvo.design import Plan
+from plrvo.accounting import Plan
 from plrvo.files import locked, write_bytes
 from plrvo.noise import Keystream
 from plrvo.tasks.preset import Task, whole_batches

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from plrvo.design import Plan
+from plrvo.accounting import Plan
 from plrvo.training.loop import Metrics
 
 

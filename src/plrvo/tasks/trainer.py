@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.trainer_utils import TrainOutput
 
-from plrvo.design import Plan
+from plrvo.accounting import Plan
 from plrvo.files import write_bytes
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from plrvo.accounting import Ledger
+from plrvo.accounting import Ledger, Plan
 from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
-from plrvo.design import Plan
 from plrvo.noise import Keystream
 from plrvo.training.compared import is_count, same
 from plrvo.training.sampler import PoissonSampler

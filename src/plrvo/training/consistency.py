@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from plrvo.accounting import Ledger
+from plrvo.accounting import Ledger, Plan
 from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
-from plrvo.design import Plan
-from plrvo.design.plan import LAST_DIGITS
+from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
 from plrvo.noise import GridNoise, Laplace
 from plrvo.training import derived, journal, metrics, seeding

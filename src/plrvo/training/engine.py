@@ -16,9 +16,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-from plrvo.accounting import Epsilon, Workload, calibrate
-from plrvo.design import Plan
-from plrvo.design.exact import on_grid
+from plrvo.accounting import Epsilon, Plan, Workload, calibrate
+from plrvo.accounting.exact import on_grid
 from plrvo.noise import GridNoise, Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from plrvo.accounting import Plan
 from plrvo.accounting.correlated import ADJACENCY, CyclicPoisson, Participation
-from plrvo.design import Plan
 from plrvo.training.compared import differing, is_count
 from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
 from plrvo.validate import InvalidArgument, shortened

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from plrvo.accounting import Plan
 from plrvo.accounting.correlated import CyclicPoisson
-from plrvo.design import Plan
 from plrvo.noise import Keystream
 from plrvo.training.draws import Draws
 from plrvo.training.ftrl.order import OrderedBatches, OwnOrder

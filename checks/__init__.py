@@ -1,0 +1,1 @@
+"""Long runs that look for what tests do not: side by side with peers, with faults, with inputs of a fuzzer."""

@@ -1,0 +1,40 @@
+"""`make bench`: everything, or the groups named on the command line; what is run replaces its part of results.json."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+GROUPS = (
+    "accounting",
+    "audit",
+    "design",
+    "exact",
+    "ftrl",
+    "imports",
+    "sampling",
+    "text",
+    "training",
+    "growth",
+)
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def main() -> None:
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"groups": {}}
+    for group in sys.argv[1:] or GROUPS:
+        rows = importlib.import_module(f"checks.benchmarks.{group}").run()
+        results["groups"][group] = rows
+        print(f"\n{group}")
+        for row in rows:
+            print(f"  {row['what']}: {row['ours']}, {row['theirs']}  {row['ratio']}")
+        results.update(python=platform.python_version(), cores=os.cpu_count())
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Training steps to be timed: the same model and batch for every contender."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import opacus
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import plrvo
+from plrvo.accounting.exact import default_cell
+from plrvo.noise import GridNoise
+from plrvo.tasks.vision.models import build_model
+from plrvo.training import PrivacyEngine
+
+PLAIN, OURS, HOOKS, GHOST = "no privacy", "plrvo", "Opacus hooks", "Opacus ghost"
+CONTENDERS = (PLAIN, OURS, HOOKS, GHOST)
+OURS_HOOKS, OURS_EXACT = "plrvo hooks", "plrvo exact"  # per-example gradients, in floating point and in integers
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model by name, with the batch that it is trained on; `size` is its free dimension, if it has one."""
+
+    model: str
+    batch: int
+    size: int = 0
+
+
+CNN, RESNET, MINILM = Case("cnn", 600), Case("resnet18", 32), Case("minilm", 32, size=64)
+
+
+class Encoder(nn.Module):
+    """A BERT encoder of MiniLM's shape (6 layers of 384) with random weights: time does not depend on their values.
+
+    Position and segment numbers are given for every example, which Opacus needs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertForSequenceClassification
+
+        config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+        self.bert = BertForSequenceClassification(config)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(tokens.shape[1]).expand_as(tokens).contiguous()
+        return self.bert(input_ids=tokens, position_ids=places, token_type_ids=torch.zeros_like(tokens)).logits
+
+
+def _inputs(case: Case, generator: torch.Generator) -> tuple[nn.Module, torch.Tensor, int]:
+    if case.model == "minilm":
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return Encoder(), torch.randint(0, 30_000, (case.batch, case.size), generator=generator), 2
+    if case.model == "mlp":
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            layers = [nn.Linear(784, case.size), nn.ReLU(), nn.Linear(case.size, case.size), nn.ReLU()]
+            return nn.Sequential(*layers, nn.Linear(case.size, 10)), torch.randn(case.batch, 784), 10
+    shape = (3, 32, 32) if case.model == "resnet18" else (1, 28, 28)
+    return build_model(case.model, shape, 10, generator), torch.randn(case.batch, *shape, generator=generator), 10
+
+
+def stepper(contender: str, case: Case) -> Callable[[], None]:
+    """A function that takes one step on a fixed batch; ours adds Gamma-PLRV noise, Opacus Gaussian."""
+    generator = torch.Generator().manual_seed(0)
+    module: Any
+    module, x, classes = _inputs(case, generator)
+    y = torch.randint(0, classes, (case.batch,), generator=generator)
+    optimizer: Any = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    loss: Any = nn.CrossEntropyLoss()
+    data = DataLoader(TensorDataset(x, y), batch_size=case.batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if contender in (OURS, OURS_HOOKS, OURS_EXACT):
+            dimension = sum(p.numel() for p in module.parameters())
+            work = plrvo.Workload(sample_rate=0.01, steps=10**6, clip=1.0, dimension=dimension)
+            bracket = plrvo.Epsilon(1.0, 0.0, None, 1e-5, "rdp", 1)  # not looked at: steps are timed, not certified
+            noise: plrvo.Noise = plrvo.GammaPLRV(k=100.0, theta=0.01)
+            if contender == OURS_EXACT:
+                noise = GridNoise(noise, default_cell(noise, work))
+            engine = PrivacyEngine(plrvo.Plan(noise, work, None, 1e-5, bracket))
+            mode = "bookkeeping" if contender == OURS else "hooks"
+            module, optimizer, _ = engine.make_private(
+                module=module, optimizer=optimizer, data_loader=data, grad_sample_mode=mode
+            )
+        elif contender != PLAIN:
+            mode = contender.removeprefix("Opacus ")
+            module, optimizer, *rest = opacus.PrivacyEngine().make_private(
+                module=module,
+                optimizer=optimizer,
+                criterion=loss,
+                data_loader=data,
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+                grad_sample_mode=mode,
+                poisson_sampling=False,
+            )
+            loss = rest[0] if mode == "ghost" else loss
+    module.train()
+
+    def step() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.zero_grad()
+            loss(module(x), y).backward()
+            optimizer.step()
+
+    return step
+
+
+def peak_memory(contender: str, case: Case) -> float:
+    """Peak resident megabytes of a fresh process that takes three steps."""
+    code = f"from checks.benchmarks.steps import *; report_memory({contender!r}, {case!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+def report_memory(contender: str, case: Case) -> None:
+    """Run in the fresh process."""
+    step = stepper(contender, case)
+    for _ in range(3):
+        step()
+    # Not getrusage: its maximum is inherited from the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    print(int(status.split("VmHWM:")[1].split()[0]) / 1024)

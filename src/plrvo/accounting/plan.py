@@ -1,0 +1,128 @@
+"""The plan: the one place where noise, workload and budget meet. Training, receipts and reports start from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting.correlated import CorrelatedLedger, Correlation
+from plrvo.accounting.ledger import Epsilon, Ledger
+from plrvo.accounting.workload import Workload
+from plrvo.files import read_json, write_json
+from plrvo.noise import Noise, noise_from_dict
+from plrvo.validate import InvalidArgument, positive, probability
+
+LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A noise, a workload, a budget, and the bracket that certifies it.
+
+    A plan is made by `Plan.certify` (or read from a file, which recomputes it): it cannot claim what is not certified.
+    `epsilon` is the budget, None for a noise that was given rather than fitted to one. With a `correlation` the noise
+    is that of its rows, the sampling rate is 1, and the adjacency is zero-out (theory, section 11).
+    """
+
+    noise: Noise
+    workload: Workload
+    epsilon: float | None
+    delta: float
+    bracket: Epsilon
+    correlation: Correlation | None = field(default=None, kw_only=True)
+
+    @staticmethod
+    def certify(
+        noise: Noise,
+        workload: Workload,
+        delta: float,
+        epsilon: float | None = None,
+        correlation: Correlation | None = None,
+    ) -> Plan:
+        """A plan with its bracket computed; refused where the noise misses the budget."""
+        plan = Plan._computed(noise, workload, delta, epsilon, correlation)
+        plan._keeps(epsilon)
+        return plan
+
+    @staticmethod
+    def _computed(
+        noise: Noise, workload: Workload, delta: float, epsilon: float | None, correlation: Correlation | None
+    ) -> Plan:
+        probability(delta=delta)
+        if epsilon is not None:
+            positive(epsilon=epsilon)
+        bracket = _ledger(noise, workload, correlation, workload.steps).epsilon(delta)
+        return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation)
+
+    def _keeps(self, most: float | None) -> None:
+        # All digits: where the last ones decide, a rounded number would refuse 30 for being more than 30.
+        if most is not None and self.bracket.certified > most:
+            raise InvalidArgument(
+                "epsilon", self.epsilon, f"at least {self.bracket.certified!r}, which this noise certifies"
+            )
+
+    @property
+    def batch_share(self) -> float:
+        """The share of the data that a nominal batch has: the sampling rate, or one epoch over its steps."""
+        return self.correlation.batch_share if self.correlation else self.workload.sample_rate
+
+    def empty_ledger(self) -> Ledger | CorrelatedLedger:
+        """What has been released before the first step: nothing yet, in the kind of ledger that this plan needs."""
+        return Ledger() if self.correlation is None else _ledger(self.noise, self.workload, self.correlation, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; the epsilons in it are for the reader, and are computed afresh when it is read."""
+        return {
+            "plan": 1,
+            "noise": self.noise.to_dict(),
+            "workload": self.workload.to_dict(),
+            **({} if self.correlation is None else {"correlation": self.correlation.to_dict()}),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "epsilon_certified": self.bracket.certified,
+            "epsilon_lower": self.bracket.lower,
+            "epsilon_published": None if self.bracket.published == math.inf else self.bracket.published,
+        }
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> Plan:
+        """The plan that `to_dict` described; its bracket is recomputed and must not exceed what is written.
+
+        Nor may it exceed the budget, by more than the last digits: another version rounds them otherwise.
+        """
+        try:
+            if description["plan"] != 1:
+                raise InvalidArgument("plan", description["plan"], "version 1")
+            noise, workload = noise_from_dict(description["noise"]), Workload.from_dict(description["workload"])
+            correlated = description.get("correlation")
+            correlation = None if correlated is None else Correlation.from_dict(correlated)
+            budget = description["epsilon"]
+            plan = Plan._computed(noise, workload, description["delta"], budget, correlation)
+            plan._keeps(None if budget is None else budget * (1 + LAST_DIGITS))
+            claimed = float(description["epsilon_certified"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidArgument):
+                raise
+            raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
+        if plan.bracket.certified > claimed * (1 + LAST_DIGITS):
+            raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified!r}")
+        return plan
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.to_dict())
+
+    @staticmethod
+    def load(path: Path) -> Plan:
+        description = read_json(path, "plan", "a plan file")
+        if not isinstance(description, dict) or "receipt" in description:
+            raise InvalidArgument("plan", str(path), "a plan, as `plrvo design --save` writes it")
+        return Plan.from_dict(description)
+
+
+def _ledger(noise: Noise, work: Workload, correlation: Correlation | None, taken: int) -> Ledger | CorrelatedLedger:
+    if correlation is None:
+        return Ledger().plus(noise, work)
+    return CorrelatedLedger(noise, work, correlation, taken)
