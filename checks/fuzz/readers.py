@@ -18,9 +18,11 @@ import numpy as np
 import plrvo
 from plrvo.accounting import Ledger
 from plrvo.audit import Canary, blocks, data
-from plrvo.audit.receipt import found_by
+from plrvo.audit.receipt import verify
 from plrvo.cli.options import _noise_from_file
 from plrvo.files import parse_json, read_json
+from plrvo.records.history import read_history
+from plrvo.records.journal import Journal
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
 from plrvo.tasks import archive, features
@@ -28,8 +30,6 @@ from plrvo.tasks.archive import BadArchive
 from plrvo.tasks.text.catalog import TEXT_SETS
 from plrvo.tasks.text.data import read_split
 from plrvo.training import checkpoint
-from plrvo.training.journal import Journal
-from plrvo.training.loop import read_history
 from plrvo.validate import InvalidArgument
 
 WORK = plrvo.Workload(sample_rate=0.01, steps=5, clip=1.0, dimension=4)
@@ -108,7 +108,7 @@ def _checkpoint() -> bytes:
 
 
 def _journal() -> bytes:
-    from plrvo.training.journal import _line
+    from plrvo.records.journal import _line
 
     return _line(1, 3, "a" * 64) + _line(2, 6, "b" * 64)
 
@@ -195,7 +195,7 @@ READERS: dict[str, Reader] = {
     "noise": Reader(_noise_from_file, _as_json({"noise": "gamma", "k": 40.0, "theta": 0.1, "shared": False})),
     "sum of seeds": Reader(_noise_from_file, _sum_noise),
     "ledger": Reader(_ledger, _as_json(Ledger().plus(PLAN.noise, WORK).to_list())),
-    "receipt": Reader(found_by, _receipt),
+    "receipt": Reader(verify, _receipt),
     "page of an audit": Reader(_page, _audit),
     "page of a reproduction": Reader(_page, _reproduction),
     "metrics": Reader(read_history, lambda: b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n', ".jsonl"),

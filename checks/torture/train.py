@@ -15,9 +15,9 @@ from typing import Any
 import plrvo
 from checks.torture import faults
 from checks.torture.process import Command, Ended, seen
+from plrvo.audit.receipt import verify
+from plrvo.records.journal import Journal, unreconciled
 from plrvo.tasks.experiment import CHECKPOINT, JOURNAL, LOCK, METRICS, RECEIPT, WEIGHTS
-from plrvo.training.journal import Journal, unreconciled
-from plrvo.training.receipt import verify
 
 STEPS = 20
 BASE = ["train", "digits", "--model", "logistic", "--lr", "0.5", "--json"]

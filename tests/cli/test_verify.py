@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.records.receipts import KINDS, changed
 from tests.test_validate import HARMFUL
-from tests.training.receipts import KINDS, changed
 
 from plrvo.cli.main import main
 from plrvo.report.loading import read_run
@@ -68,7 +68,7 @@ def test_a_seed_is_told_before_the_epsilon(runs, name, seeded, capsys):
 
 
 def test_streams_of_a_seed_are_told_even_where_the_settings_have_none(tmp_path, capsys):
-    from tests.training.receipts import DELTA, WORK
+    from tests.records.receipts import DELTA, WORK
 
     import plrvo
     from plrvo.tasks import catalog

@@ -8,8 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 from plrvo.cli.main import main
+from plrvo.records.history import read_history
 from plrvo.tasks import experiment
-from plrvo.training.loop import read_history
 
 BASE = [
     "train",

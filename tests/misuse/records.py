@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.misuse.row import ANY, Section
-from tests.training.receipts import KINDS
+from tests.records.receipts import KINDS
 from tests.training.test_contradictions import FORGERIES, forge
 
 from plrvo.validate import InvalidArgument, printable
@@ -56,24 +56,24 @@ for _name in FORGERIES:
 
 @E.row("change `metrics.jsonl` after the run", "`plrvo verify`: differs; the page says so", modes=ANY)
 def metrics(mode: str) -> None:
-    from plrvo.audit.receipt import found_by
+    from plrvo.audit.receipt import verify
 
     with _run() as folder:
         path = folder / "metrics.jsonl"
         path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 0.9'))
-        assert any("metrics.jsonl" in line for line in found_by(folder / "receipt.json"))
+        assert any("metrics.jsonl" in line for line in verify(folder / "receipt.json"))
 
 
 @E.row("put terminal escapes into a receipt's texts", "they are printed as escapes, and do nothing", modes=ANY)
 def escapes(mode: str) -> None:
-    from plrvo.audit.receipt import found_by
+    from plrvo.audit.receipt import verify
 
     with _run() as folder:
         path = folder / "receipt.json"
         receipt = json.loads(path.read_text())
         receipt["task"]["name"] = receipt["arithmetic"] = "\x1b[2K\x1b[1Averified\u202e\r\n"
         path.write_text(json.dumps(receipt))
-        assert all(printable(line).isprintable() for line in found_by(path))
+        assert all(printable(line).isprintable() for line in verify(path))
 
 
 @E.row("resume from a checkpoint that was packed again with more steps left", "refused in one line", modes=ANY,
@@ -90,7 +90,7 @@ def repacked(mode: str) -> None:
 
 
 def _resume(folder: Path) -> None:
-    from tests.training.receipts import DELTA, WORK, run
+    from tests.records.receipts import DELTA, WORK, run
 
     import plrvo
 

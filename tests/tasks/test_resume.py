@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import plrvo
+from plrvo.audit.receipt import verify
+from plrvo.records.journal import Journal
 from plrvo.tasks import catalog
 from plrvo.tasks.experiment import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS, Settings, Streams, run_private
-from plrvo.training.journal import Journal
-from plrvo.training.receipt import verify
 from plrvo.validate import InvalidArgument
 
 WORK = plrvo.Workload(sample_rate=0.05, steps=12, clip=1.0, dimension=650)

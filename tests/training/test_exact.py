@@ -15,9 +15,11 @@ from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.accounting.exact import default_cell, on_grid
+from plrvo.audit.receipt import verify
+from plrvo.files import write_json
 from plrvo.noise import GridNoise, Keystream
 from plrvo.training import PoissonSampler, PrivacyEngine
-from plrvo.training.receipt import make_receipt, verify, write_receipt
+from plrvo.training.receipts import make_receipt
 from plrvo.validate import InvalidArgument
 
 WORK = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=dimension_of(small_model()))
@@ -159,13 +161,13 @@ def test_receipt_states_the_mode_and_verify_recomputes_it(tmp_path: Path) -> Non
     assert receipt["arithmetic"].startswith(f"integers on a grid of width {engine.plan.noise.cell!r}")
     assert receipt["plan"]["noise"]["noise"] == "grid"
     path = tmp_path / "receipt.json"
-    write_receipt(path, receipt)
+    receipt.write(path)
     assert verify(path) == []
-    write_receipt(path, {**receipt, "arithmetic": "floating point"})
+    write_json(path, {**receipt, "arithmetic": "floating point"})
     assert any("arithmetic" in difference for difference in verify(path))
     coarser = json.loads(json.dumps(receipt))
     coarser["plan"]["noise"]["cell"] = coarser["ledger"][0]["noise"]["cell"] = 2.0**-6
-    write_receipt(path, coarser)
+    write_json(path, coarser)
     assert any("epsilon" in difference for difference in verify(path))
 
 

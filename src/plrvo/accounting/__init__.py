@@ -1,8 +1,9 @@
 """What it costs: certified, lower and published epsilons, ledgers and calibration."""
 
+from plrvo.accounting.bracket import Epsilon
 from plrvo.accounting.calibration import calibrate
 from plrvo.accounting.certified import Certificate
-from plrvo.accounting.ledger import Epsilon, Ledger, delta, epsilon, sigma_effective
+from plrvo.accounting.ledger import Ledger, delta, epsilon, sigma_effective
 from plrvo.accounting.plan import Plan
 from plrvo.accounting.workload import Workload
 

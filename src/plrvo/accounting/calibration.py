@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from plrvo import validate
-from plrvo.accounting.correlated import CorrelatedLedger, Correlation
-from plrvo.accounting.ledger import Ledger
+from plrvo.accounting.correlated import Correlation, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -21,7 +20,7 @@ def calibrate(
 
     With a `correlation` it is the noise of each row that is fitted, for all steps of the workload.
 
-    >>> from plrvo import Laplace
+    >>> from plrvo import Laplace, Ledger
     >>> work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
     >>> fitted = calibrate(Laplace(1.0), work, epsilon=1.0, delta=1e-5)
     >>> certified = Ledger().plus(fitted, work).certified(1e-5).value
@@ -34,15 +33,7 @@ def calibrate(
     def miss(log_width: float) -> float:
         """log of certified / budget: positive where the budget is missed. Clipped, since epsilon may be 0 or inf."""
         wider = noise.scaled(math.exp(log_width))
-        value = (
-            (
-                Ledger().plus(wider, work)
-                if correlation is None
-                else CorrelatedLedger(wider, work, correlation, work.steps)
-            )
-            .certified(delta)
-            .value
-        )
+        value = ledger_of(wider, work, correlation, work.steps).certified(delta).value
         return min(50.0, max(-50.0, math.log(value / epsilon))) if value > 0 else -50.0
 
     narrow = wide = 0.0

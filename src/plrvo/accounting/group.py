@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 
-from plrvo.accounting.correlated import CorrelatedLedger
-from plrvo.accounting.ledger import Ledger
+from plrvo.accounting.bracket import AnyLedger
 from plrvo.validate import positive_integer, probability
 
 _SMALLEST_LOG_DELTA = -690.0  # beyond it a delta is no longer a double
 
 
-def group_epsilon(ledger: Ledger | CorrelatedLedger, size: int, delta: float) -> float:
+def group_epsilon(ledger: AnyLedger, size: int, delta: float) -> float:
     """A certified epsilon for `size` examples that change together; infinite where none is proved.
 
-    >>> from plrvo import Gaussian, Workload
+    >>> from plrvo import Gaussian, Ledger, Workload
     >>> ledger = Ledger().plus(Gaussian(2.0), Workload(sample_rate=0.01, steps=100, clip=1.0, dimension=10))
     >>> [round(group_epsilon(ledger, size, 1e-5), 2) for size in (1, 2, 3)]
     [0.19, 0.41, 0.64]

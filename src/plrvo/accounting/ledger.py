@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from plrvo import validate
+from plrvo.accounting.bracket import AnyLedger, Epsilon
 from plrvo.accounting.certified import Certificate, Entry, certified_delta, certified_epsilon
 from plrvo.accounting.lower import lower_loss
 from plrvo.accounting.published import published_epsilon
@@ -20,33 +21,7 @@ from plrvo.validate import InvalidArgument
 
 
 @dataclass(frozen=True)
-class Epsilon:
-    """An epsilon as a bracket, never a bare number that could be mistaken for another.
-
-    Attributes:
-        certified: a proved upper bound, which a guarantee may rest on.
-        lower: what an attacker provably reaches; no valid epsilon is below it.
-        published: the paper's formula, which is not a bound; None where it does not apply.
-        delta: the delta at which all three hold.
-        method: which proof gave `certified`: "rdp", "pure", "pld", or "exact" (Gaussian noise without sampling).
-        order: the moment order of `certified` (None unless by "rdp").
-    """
-
-    certified: float
-    lower: float
-    published: float | None
-    delta: float
-    method: str
-    order: int | None
-
-    @property
-    def published_is_refuted(self) -> bool:
-        """Whether an attack provably exceeds the published figure."""
-        return self.published is not None and self.published < self.lower
-
-
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(AnyLedger):
     """What has been released: noises with their workloads, in any mixture of clips and rates.
 
     >>> from plrvo import Gaussian, Laplace
@@ -66,10 +41,6 @@ class Ledger:
         """A ledger with so many more steps; equal kinds of step are counted together."""
         return Ledger((*self.entries, (noise, work)))
 
-    @property
-    def steps(self) -> int:
-        return sum(work.steps for _, work in self.entries)
-
     def certified(self, delta: float) -> Certificate:
         """The certified epsilon alone, which is fast."""
         validate.probability(delta=delta)
@@ -83,19 +54,20 @@ class Ledger:
         validate.non_negative(epsilon=epsilon)
         return certified_delta(self.entries, epsilon) if self.entries else Certificate(0.0, None, "pure")
 
-    def epsilon(self, delta: float) -> Epsilon:
-        """The whole bracket."""
-        upper = self.certified(delta)
-        if not self.entries:
-            return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
-        with np.errstate(over="ignore"):
-            lower = lower_loss(self.entries, delta).epsilon(delta)
-            published = published_epsilon(self.entries, delta)
-        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
-            raise ArithmeticError(
-                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
-            )
-        return Epsilon(upper.value, lower, published[0] if published else None, delta, upper.method, upper.order)
+    def lower(self, delta: float) -> float:
+        return lower_loss(self.entries, delta).epsilon(delta)
+
+    def published(self, delta: float) -> float | None:
+        found = published_epsilon(self.entries, delta)
+        return found[0] if found else None
+
+    def after(self, steps: int) -> Ledger | None:
+        if steps == self.steps:
+            return self
+        if len(self.entries) != 1:
+            return None
+        noise, work = self.entries[0]
+        return Ledger().plus(noise, replace(work, steps=steps))
 
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data that `Ledger.from_list` turns back into an equal ledger."""

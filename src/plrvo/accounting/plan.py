@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plrvo.accounting.correlated import CorrelatedLedger, Correlation
-from plrvo.accounting.ledger import Epsilon, Ledger
+from plrvo.accounting.adjacency import Adjacency, Sampling
+from plrvo.accounting.bracket import AnyLedger, Epsilon
+from plrvo.accounting.correlated import Correlation, CyclicPoisson, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, noise_from_dict
@@ -54,7 +55,7 @@ class Plan:
         probability(delta=delta)
         if epsilon is not None:
             positive(epsilon=epsilon)
-        bracket = _ledger(noise, workload, correlation, workload.steps).epsilon(delta)
+        bracket = ledger_of(noise, workload, correlation, workload.steps).epsilon(delta)
         return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation)
 
     def _keeps(self, most: float | None) -> None:
@@ -69,9 +70,19 @@ class Plan:
         """The share of the data that a nominal batch has: the sampling rate, or one epoch over its steps."""
         return self.correlation.batch_share if self.correlation else self.workload.sample_rate
 
-    def empty_ledger(self) -> Ledger | CorrelatedLedger:
-        """What has been released before the first step: nothing yet, in the kind of ledger that this plan needs."""
-        return Ledger() if self.correlation is None else _ledger(self.noise, self.workload, self.correlation, 0)
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.add_or_remove if self.correlation is None else Adjacency.zero_out
+
+    @property
+    def sampling(self) -> Sampling:
+        if self.correlation is None:
+            return Sampling.poisson
+        return Sampling.cyclic if isinstance(self.correlation.participation, CyclicPoisson) else Sampling.order
+
+    def ledger(self, taken: int) -> AnyLedger:
+        """What has been released after so many of its steps."""
+        return ledger_of(self.noise, self.workload, self.correlation, taken)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the epsilons in it are for the reader, and are computed afresh when it is read."""
@@ -120,9 +131,3 @@ class Plan:
         if not isinstance(description, dict) or "receipt" in description:
             raise InvalidArgument("plan", str(path), "a plan, as `plrvo design --save` writes it")
         return Plan.from_dict(description)
-
-
-def _ledger(noise: Noise, work: Workload, correlation: Correlation | None, taken: int) -> Ledger | CorrelatedLedger:
-    if correlation is None:
-        return Ledger().plus(noise, work)
-    return CorrelatedLedger(noise, work, correlation, taken)

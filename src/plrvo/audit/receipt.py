@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.audit.one_run import CanaryKind, differences
+from plrvo.records import Receipt
 from plrvo.validate import shortened
 
 _PARTS = {
@@ -24,49 +25,33 @@ _PARTS |= {"canaries", "guesses", "correct", "tried"}
 
 
 @dataclass(frozen=True)
-class Examined:
-    """A receipt beside what was recomputed: it verifies where there are no `differences`."""
+class Examined(Receipt):
+    """A receipt beside what was recomputed: it verifies where there are no `differences`.
 
-    content: dict[str, Any]
-    differences: list[str]
+    `away` are files of the run that are not beside it, so that nothing can be said of them.
+    """
 
-    @property
-    def metrics_covered(self) -> bool:
-        """Whether the receipt vouches for the metrics beside it; the first receipts did not."""
-        return self.content.get("metrics") is not None
-
-    @property
-    def seeded(self) -> bool | None:
-        """Whether the noise can be repeated by whoever knows a seed; None where the receipt does not say."""
-        from plrvo.training.seeding import is_seeded
-
-        return is_seeded(self.content["run"])
-
-    @property
-    def warning(self) -> str | None:
-        """What has to be said before any epsilon of the run."""
-        from plrvo.training.seeding import warning
-
-        return warning(self.content["run"])
+    differences: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
 
 
-def examine(receipt: Path) -> Examined:
+def examine(path: Path) -> Examined:
     """The receipt, and everything in which it differs from what it should say."""
-    from plrvo.training import consistency  # torch comes with it
-    from plrvo.training.receipt import read_receipt
-
-    content = read_receipt(receipt)  # once: what is shown is what was recomputed
-    found = consistency.differences(content, receipt.parent)
+    receipt = Receipt.read(path)  # once: what is shown is what was recomputed
+    found = receipt.verify()
     try:
-        found += _audited(content)
+        audited = list(_audited(receipt.document))
     except (KeyError, TypeError, AttributeError, ValueError):
-        found.append("a part of the audit is missing or has the wrong form")
-    return Examined(content, found)
+        audited = ["a part of the audit is missing or has the wrong form"]
+    return Examined(receipt.document, path, (*found.differences, *audited), found.away)
 
 
-def found_by(receipt: Path) -> list[str]:
-    """Everything in which the receipt differs from what it should say; a sentence each."""
-    return examine(receipt).differences
+def verify(path: str | Path) -> list[str]:
+    """Recompute every number of a receipt; one sentence for each difference, none if all is as it says.
+
+    Files of the run that are not beside the receipt cannot differ: `plrvo verify` says which ones they are.
+    """
+    return list(examine(Path(path)).differences)
 
 
 def _audited(content: dict[str, Any]) -> Iterator[str]:

@@ -195,9 +195,9 @@ def _loaded(data: DataKind, data_dir: Path | None) -> tuple[Any, Any]:
     return loaded, make_poison(loaded)
 
 
-def _check_covered(receipt: common.Receipt, work: Workload) -> None:
+def _check_covered(receipt: common.Subject, work: Workload) -> None:
     """The receipt's claim must cover the models of the attack: their gradients are among those that it bounds."""
-    if receipt.content["run"].get("clipping") == "l1":
+    if receipt.receipt.run.get("clipping") == "l1":
         raise receipt.refuse("l2 clipping, as the models of this attack have")
     if work.dimension > receipt.work.dimension:
         raise receipt.refuse(

@@ -12,16 +12,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from plrvo.accounting import Ledger, Workload, calibrate
+from plrvo.accounting import Workload, calibrate
 from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
-from plrvo.audit.receipt import found_by
+from plrvo.audit.receipt import examine
 from plrvo.audit.verdict import claimed_epsilon
 from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, required
-from plrvo.files import read_json
 from plrvo.noise import Noise
+from plrvo.records import Receipt
 from plrvo.validate import InvalidArgument
 
 PANEL = "Audit"
@@ -64,21 +64,26 @@ PlotOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Receipt:
-    """What an audit takes from a verified receipt. `content` is all of it."""
+class Subject:
+    """What an audit takes from a verified receipt: the one kind of step that its run took."""
 
-    path: Path
-    epsilon: float
+    receipt: Receipt
     noise: Noise
     work: Workload
-    delta: float
-    content: dict[str, Any]
+
+    @property
+    def epsilon(self) -> float:
+        return float(self.receipt["epsilon"]["certified"])
+
+    @property
+    def delta(self) -> float:
+        return self.receipt.delta
 
     def refuse(self, expected: str) -> InvalidArgument:
-        return InvalidArgument("audited_receipt", str(self.path), expected)
+        return InvalidArgument("audited_receipt", str(self.receipt.path), expected)
 
 
-def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> Receipt | None:
+def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> Subject | None:
     """The receipt to be tried, if any: it must verify, and it brings everything that it knows."""
     if path is None:
         return None
@@ -86,26 +91,27 @@ def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> 
         if value is not None and value is not False:
             raise InvalidArgument(name, value, "no value beside --receipt, which brings its own")
     try:
-        wrong = found_by(path)
+        found = examine(path)
     except InvalidArgument as error:
         raise InvalidArgument("audited_receipt", str(path), error.expected) from None
-    if wrong:
-        raise InvalidArgument("audited_receipt", str(path), f"a receipt that verifies: in this one, {wrong[0]}")
-    content = read_json(path, "audited_receipt", "a receipt file")
-    if content["plan"].get("correlation") is not None:
+    if found.differences:
+        wrong = f"a receipt that verifies: in this one, {found.differences[0]}"
+        raise InvalidArgument("audited_receipt", str(path), wrong)
+    ledger = found.ledger
+    if ledger.correlation is not None:
         raise InvalidArgument("audited_receipt", str(path), "noise that is drawn afresh in every step, not correlated")
-    entries = Ledger.from_list(content["ledger"]).entries
-    if len(entries) != 1:
-        raise InvalidArgument("audited_receipt", str(path), f"steps of one kind; this one has {len(entries)} kinds")
-    return Receipt(path, content["epsilon"]["certified"], *entries[0], content["delta"], content)
+    if len(ledger.entries) != 1:
+        kinds = f"steps of one kind; this one has {len(ledger.entries)} kinds"
+        raise InvalidArgument("audited_receipt", str(path), kinds)
+    return Subject(found, *ledger.entries[0])
 
 
-def claimed(claim: str | None, receipt: Receipt | None, noise: Noise, work: Workload, delta: float) -> float:
+def claimed(claim: str | None, receipt: Subject | None, noise: Noise, work: Workload, delta: float) -> float:
     """The epsilon to be tried: a receipt's certified one, or what --claim says."""
     return receipt.epsilon if receipt is not None else claimed_epsilon(claim or "certified", noise, work, delta)
 
 
-def word_for(claim: str | None, receipt: Receipt | None) -> str:
+def word_for(claim: str | None, receipt: Subject | None) -> str:
     """What the claim rests on, for results."""
     return "receipt" if receipt is not None else claim or "certified"
 

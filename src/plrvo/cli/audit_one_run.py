@@ -145,7 +145,7 @@ def one_run(
         except Interrupted:
             raise KeyboardInterrupt from None
     result = observer.result
-    if result is None:  # the engine concludes after the last step
+    if result is None or trained is None:  # the engine concludes after the last step
         raise RuntimeError("the run ended without a verdict")
     if plot is not None:
         plot_audits([common.point(built_noise.kind, result)], plot)
@@ -179,9 +179,9 @@ class _Setup:
     settings: dict[str, Any]
 
 
-def _request(receipt: common.Receipt, data_dir: Path | None) -> Request:
+def _request(receipt: common.Subject, data_dir: Path | None) -> Request:
     """The task that the receipt names, with the options that it had."""
-    known = receipt.content["task"]
+    known = receipt.receipt["task"]
     family = next((family for family in FAMILIES if known.get("name") in family.tasks), None)
     if family is None:
         raise receipt.refuse("the receipt of a task of `plrvo train`")
@@ -190,16 +190,16 @@ def _request(receipt: common.Receipt, data_dir: Path | None) -> Request:
     )
 
 
-def _repeated(receipt: common.Receipt, task: dict[str, Any], canary: CanaryKind) -> _Setup:
+def _repeated(receipt: common.Subject, task: dict[str, Any], canary: CanaryKind) -> _Setup:
     """The run of the receipt once more. It must have been on this data."""
     if receipt.noise.shared and canary is CanaryKind.gradient:
         raise InvalidArgument("canary", "gradient", "example: the claim for a shared scale is for its own dimension")
-    wanted = receipt.content["task"]
+    wanted = receipt.receipt["task"]
     for name in task.keys() - {"data_source"}:
         if wanted.get(name) != task[name]:
             raise receipt.refuse(f"a run with {name} {task[name]}; this one had {wanted.get(name)}")
-    how = receipt.content["run"]
+    how = receipt.receipt["run"]
     names = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "clipping", "grad_sample_mode")
     settings = {name: how[name] for name in names}
     settings |= {"expected_batch_size": round(how["expected_batch_size"])}
-    return _Setup(receipt.work, receipt.delta, {**settings, "postprocess": receipt.content["postprocess"]})
+    return _Setup(receipt.work, receipt.delta, {**settings, "postprocess": receipt.receipt["postprocess"]})

@@ -18,6 +18,8 @@ from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import TrainNoise
 from plrvo.cli.train_plan import make_plan
 from plrvo.cli.train_result import finish, last_of
+from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT
+from plrvo.records.history import read_history
 from plrvo.validate import InvalidArgument, printable
 
 _NO_NOISE = "NOT PRIVATE: --noise none adds no noise, and the model may tell of every example"
@@ -84,7 +86,7 @@ def train(
     from plrvo.tasks import catalog, experiment
     from plrvo.training.diagnostics import WARNING
     from plrvo.training.exact import check_exact
-    from plrvo.training.loop import Interrupted, read_history
+    from plrvo.training.loop import Interrupted
 
     experiment.check_folder(out, resume)  # before anything is loaded
     private: dict[str, Any] = {"correlation": correlation, "exact": exact or None, "resume": resume or None}
@@ -199,9 +201,9 @@ def train(
         with StepProgress(f"{task}, {kind}") as watch:
             receipt = experiment.run_private(built, module, plan, settings, streams, watch)
     except Interrupted:
-        print(f"plrvo: stopped; `--resume --out {out}` continues from {out / experiment.CHECKPOINT}", file=sys.stderr)
+        print(f"plrvo: stopped; `--resume --out {out}` continues from {out / CHECKPOINT}", file=sys.stderr)
         raise typer.Exit(130) from None
-    if not receipt:  # another process writes
+    if receipt is None:  # another process writes
         return 0
     metrics = receipt["run"]["metrics"]
     result = {
@@ -213,10 +215,10 @@ def train(
         "steps": receipt["steps"],
         "seeded": receipt["run"]["seeded"],
         "noise": plan.noise.to_dict(),
-        "receipt": str(out / experiment.RECEIPT),
+        "receipt": str(out / RECEIPT),
         **({} if audit is None else {"audit": receipt["audit"]}),
     }
-    history = read_history(out / experiment.METRICS)
+    history = read_history(out / METRICS)
     finish(
         out, history, f"{task}, {model}, {kind} noise, delta {show.rounded_up(delta)}", as_json, result, built.metric
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,29 +26,40 @@ def verify(
     the digests of weights, metrics and journal, and what an audit of the run says.
     """
     found = examine(receipt)
-    verdict = "differs" if found.differences else "verified"
+    verdict = _verdict(found)
     if as_json:
-        show.print_json({"verdict": verdict, "differences": found.differences, **_certified(found)})
+        told = {"verdict": verdict, "differences": list(found.differences), "away": list(found.away)}
+        show.print_json({**told, **_certified(found)})
     else:
-        print(printable(f"{receipt}: {verdict}"))
+        what = f"the account is verified; {_listed(found.away)} not here" if found.away else verdict
+        print(printable(f"{receipt}: {what}"))
         for line in [*(f"- {difference}" for difference in found.differences), *_sentences(found)]:
             print(printable(f"  {line}"))
     return int(bool(found.differences))
 
 
+def _verdict(found: Examined) -> str:
+    if found.differences:
+        return "differs"
+    return "account verified" if found.away else "verified"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
 def _certified(found: Examined) -> dict[str, Any]:
     """What a verified receipt certifies; nothing is known of one that differs."""
-    content, known = found.content, not found.differences
-    run = content["run"] if known else {}
+    known = not found.differences
     return {
-        "epsilon_certified": content["epsilon"]["certified"] if known else None,
-        "epsilon_lower": content["epsilon"]["lower"] if known else None,
-        "delta": content["delta"] if known else None,
-        "adjacency": content["adjacency"] if known else None,
-        "steps": content["steps"] if known else None,
-        "planned_steps": content["plan"]["workload"]["steps"] if known else None,
-        "arithmetic": content["arithmetic"] if known else None,
-        "randomness": run.get("randomness"),
+        "epsilon_certified": found["epsilon"]["certified"] if known else None,
+        "epsilon_lower": found["epsilon"]["lower"] if known else None,
+        "delta": found["delta"] if known else None,
+        "adjacency": found["adjacency"] if known else None,
+        "steps": found["steps"] if known else None,
+        "planned_steps": found.planned if known else None,
+        "arithmetic": found["arithmetic"] if known else None,
+        "randomness": found.run.get("randomness") if known else None,
         "seeded": found.seeded if known else None,
         "metrics_covered": found.metrics_covered if known else None,
         "notes": _notes(found) if known else [],
@@ -73,7 +85,7 @@ def _sentences(found: Examined) -> list[str]:
 def _notes(found: Examined) -> list[str]:
     """What a reader has to know beside the numbers, the worst first."""
     notes = [] if found.warning is None else [found.warning]
-    if found.content["run"].get("unsafe_diagnostics") is True:
+    if found.unsafe:
         notes.append(_UNSAFE)
     if not found.metrics_covered:
         notes.append(_UNCOVERED)

@@ -12,6 +12,8 @@ from plrvo.accounting import Plan, Workload, calibrate
 from plrvo.accounting.correlated import Correlation
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.paper.entry import Context
+from plrvo.records.folder import CHECKPOINT, METRICS, WEIGHTS
+from plrvo.records.history import read_history
 
 Planner = Callable[[int], Plan]  # a plan for the number of parameters that are trained
 LARGE_K = 1000.0  # of Gamma noise that is fitted to a budget: within 0.3 % of the best that it can do
@@ -121,7 +123,6 @@ def train(
 ) -> Trained:
     """Train in the folder `name` of the row, or go on there; a plan of None trains without privacy."""
     from plrvo.tasks import experiment
-    from plrvo.training.loop import read_history
 
     streams = experiment.Streams.from_seed(seed)
     preset = _prepared(recipe, context, streams)
@@ -142,7 +143,7 @@ def train(
         physical_batch=recipe.physical_batch or preset.defaults.physical_batch,
         evaluate_every=recipe.evaluate_every or recipe.steps,
         checkpoint_every=max(50, recipe.steps // 10),
-        resume=plan is not None and (out / experiment.CHECKPOINT).exists(),
+        resume=plan is not None and (out / CHECKPOINT).exists(),
         seed=seed,
     )
 
@@ -156,7 +157,9 @@ def train(
         )
         return Trained(history[-1], history, None)
     receipt = experiment.run_private(preset.task, preset.module, plan, settings, streams, watch)
-    return Trained(receipt["run"]["metrics"], read_history(out / experiment.METRICS), receipt, plan)
+    if receipt is None:
+        raise RuntimeError("the run ended without a receipt: rows are trained in one process")
+    return Trained(receipt["run"]["metrics"], read_history(out / METRICS), receipt, plan)
 
 
 def dimension_of(recipe: Recipe, context: Context) -> int:
@@ -187,7 +190,5 @@ def _prepared(recipe: Recipe, context: Context, streams: Any) -> Any:
 
 def _remove_unfinished(out: Path) -> None:
     """A run without privacy keeps no checkpoint: what an earlier attempt left behind is begun again."""
-    from plrvo.tasks import experiment
-
-    for name in (experiment.WEIGHTS, experiment.METRICS):
+    for name in (WEIGHTS, METRICS):
         (out / name).unlink(missing_ok=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from plrvo.audit import Counts, epsilon_bound
 from plrvo.audit.one_run import differences as one_run_differences
-from plrvo.report.fields import Fields
+from plrvo.records import Receipt
+from plrvo.records.fields import Fields
 from plrvo.report.runs import AuditResult, Audits
 
 _EXPECTED = "the result of `plrvo audit --json`"
@@ -28,6 +29,11 @@ def read_audits(content: dict[str, Any], path: Path) -> Audits:
     about = ", ".join(word for word in subject if word)
     title = f"{attack} ({about})" if about else attack
     return Audits(path.name, title, [read_audit(row, _label(row)) for row in rows], content)
+
+
+def read_audit_of(receipt: Receipt) -> AuditResult:
+    """The audit of the run itself that a receipt has."""
+    return read_audit(Fields.of(receipt["audit"], receipt.path, "a receipt", "audit"), "the run itself, with canaries")
 
 
 def read_audit(given: Fields, label: str) -> AuditResult:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+from plrvo.accounting.adjacency import Adjacency
 from plrvo.accounting.printed import rounded_up
-from plrvo.report.runs import Bracket, Receipt
+from plrvo.audit.receipt import Examined
+from plrvo.records.receipt import Bracket
 
 _LITTLE = 0.99  # right guesses, beyond which a bound on them is no comfort
 
@@ -20,7 +22,7 @@ def most_often_right(epsilon: float, delta: float) -> float:
     return 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
 
 
-def meaning(receipt: Receipt) -> str | None:
+def meaning(receipt: Examined) -> str | None:
     """What the certified epsilon means for one person."""
     certified = receipt.bracket.certified
     if certified is None or not 0 <= receipt.delta < 1:
@@ -44,9 +46,9 @@ def published_note(bracket: Bracket) -> str:
     return "More than what is proved: here the formula errs on the safe side."
 
 
-def coverage(receipt: Receipt) -> list[tuple[str, str]]:
+def coverage(receipt: Examined) -> list[tuple[str, str]]:
     """What the guarantee is about, and what it is not."""
-    zeroed = receipt.adjacency.startswith("zero")
+    zeroed = receipt.adjacency == Adjacency.zero_out
     whom = "set to zero" if zeroed else "left out"
     items = [
         (
@@ -81,7 +83,7 @@ def coverage(receipt: Receipt) -> list[tuple[str, str]]:
     return items
 
 
-def _sampling(receipt: Receipt) -> str:
+def _sampling(receipt: Examined) -> str:
     if receipt.sampler == "poisson":
         return (
             f"Every example enters each step by a coin of its own, with probability {receipt.sample_rate:g}. Nobody "

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from plrvo.accounting.printed import rounded_down, rounded_up
+from plrvo.audit.receipt import Examined
+from plrvo.records.receipt import Bracket
 from plrvo.report.charts import Chart, Dot, DotRow, Kind, Line, dot_chart, line_chart
 from plrvo.report.densities import Densities, densities
 from plrvo.report.numbers import tell_metric
-from plrvo.report.runs import AuditResult, Bracket, Receipt, Reproduction, Training
+from plrvo.report.runs import AuditResult, Reproduction, Training
 
 CERTIFIED, LOWER, PUBLISHED, PRINTED, AUDITED = (
     "certified: at most",
@@ -101,10 +103,10 @@ def epsilon_chart(runs: Sequence[Training]) -> Chart | None:
     )
 
 
-def density_chart(receipt: Receipt) -> tuple[Chart, str] | None:
+def density_chart(receipt: Examined) -> tuple[Chart, str] | None:
     """The noise beside Gaussian noise of the same certified epsilon, and a sentence about their sizes."""
-    found = None if receipt.plan is None else densities(receipt.plan)
-    if receipt.plan is None or found is None:
+    found = None if receipt.differences else densities(receipt.plan)
+    if found is None:
         return None
     kind = f"{receipt.noise['noise']} noise of this run"
     lines = [Line(kind, found.noise, 0)]

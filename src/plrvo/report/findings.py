@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from plrvo.accounting.printed import rounded_down, rounded_up
-from plrvo.report.runs import AuditResult, Audits, Receipt, Reproduction, Row, Training
+from plrvo.audit.receipt import Examined
+from plrvo.report.auditing import read_audit_of
+from plrvo.report.runs import AuditResult, Audits, Reproduction, Row, Training
 
 
 class Tone(StrEnum):
@@ -47,7 +49,7 @@ def training_findings(run: Training) -> list[Finding]:
     return found
 
 
-def _verdict(receipt: Receipt) -> list[Finding]:
+def _verdict(receipt: Examined) -> list[Finding]:
     if receipt.differences:
         text = "The receipt does not verify: what it says and what was recomputed differ. Rely on none of its numbers."
         return [Finding(Tone.bad, "Not verified", text)]
@@ -55,7 +57,7 @@ def _verdict(receipt: Receipt) -> list[Finding]:
     return [Finding(Tone.good, "Verified", text)]
 
 
-def _bounds(receipt: Receipt) -> list[Finding]:
+def _bounds(receipt: Examined) -> list[Finding]:
     bracket, found = receipt.bracket, []
     if receipt.differences:
         return []
@@ -68,8 +70,8 @@ def _bounds(receipt: Receipt) -> list[Finding]:
             f"{rounded_down(bracket.lower)}."
         )
         found.append(Finding(Tone.bad, "Refuted", text))
-    if receipt.audit is not None:
-        found.append(audit_finding(receipt.audit))
+    if receipt.get("audit") is not None:
+        found.append(audit_finding(read_audit_of(receipt)))
     return found
 
 

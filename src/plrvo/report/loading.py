@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plrvo.accounting import Plan
-from plrvo.audit.receipt import examine
+from plrvo.audit.receipt import Examined, examine
 from plrvo.files import read_json
-from plrvo.report.auditing import is_audit, read_audit, read_audits
-from plrvo.report.fields import Fields, as_number
-from plrvo.report.runs import Bracket, Receipt, Reproduction, Row, Run, Training
+from plrvo.records.fields import Fields, as_number
+from plrvo.records.folder import CHECKPOINT, JOURNAL, METRICS, RECEIPT
+from plrvo.records.history import read_history
+from plrvo.records.receipt import Bracket
+from plrvo.report.auditing import is_audit, read_audit_of, read_audits
+from plrvo.report.runs import Reproduction, Row, Run, Training
 from plrvo.validate import InvalidArgument
 
-RECEIPT = "receipt.json"
-METRICS = "metrics.jsonl"
 REPRODUCTION = "reproduction.json"
-_PRIVATE = ("journal.jsonl", "checkpoint.safetensors")  # what a private run leaves before its first receipt
+_PRIVATE = (JOURNAL, CHECKPOINT)  # what a private run leaves before its first receipt
+_SHOWN = "bracket delta budget task model examples noise exact steps planned sample_rate clip adjacency sampler "
+_SHOWN += "arithmetic randomness group"
 _EXPECTED = (
     "a folder of `plrvo train` or `plrvo reproduce`, a receipt, or a file with the result of `plrvo audit --json`"
 )
@@ -56,8 +58,6 @@ def _folder(folder: Path) -> Run:
 
 
 def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Training:
-    from plrvo.training.loop import read_history  # torch comes with it
-
     metrics = folder / METRICS
     history: list[dict[str, float]] = []
     for row in read_history(metrics) if metrics.is_file() else []:
@@ -68,48 +68,17 @@ def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Tr
     return Training(name or folder.resolve().name, history, None if receipt is None else _receipt(receipt))
 
 
-def _receipt(path: Path) -> Receipt:
+def _receipt(path: Path) -> Examined:
+    """The receipt recomputed; all that a page shows of it is of the right form, whether it verifies or not."""
     try:
         examined = examine(path)
+        for shown in _SHOWN.split():
+            getattr(examined, shown)
     except InvalidArgument as error:
         raise InvalidArgument("runs", str(path), error.expected) from None
-    differences = examined.differences
-    given = Fields.of(examined.content, path, "a receipt")
-    plan, run, epsilon = given.part("plan"), given.part("run"), given.part("epsilon")
-    work, delta = plan.part("workload"), given.amount("delta")
-    task = given.part("task")
-    group = given.part("group") if "group" in given else None
-    return Receipt(
-        document=given.content,
-        differences=differences,
-        plan=None if differences else Plan.from_dict(plan.content),
-        bracket=Bracket(epsilon.amount("certified"), epsilon.amount("lower"), epsilon.amount_or_none("published")),
-        delta=delta,
-        budget=plan.amount_or_none("epsilon"),
-        task=task.text_or_none("name") or "a task without a name",
-        model=task.text_or_none("model"),
-        examples=task.amount_or_none("examples"),
-        noise=_noise(plan.part("noise")),
-        steps=round(given.amount("steps")),
-        planned=round(work.amount("steps")),
-        sample_rate=work.amount("sample_rate"),
-        clip=work.amount("clip"),
-        adjacency=given.text("adjacency"),
-        sampler=given.text("sampler"),
-        arithmetic=given.text("arithmetic"),
-        randomness=run.text_or_none("randomness") or "a source that the receipt does not name",
-        warning=examined.warning,
-        metrics_covered=examined.metrics_covered,
-        unsafe=run.content.get("unsafe_diagnostics") is True,
-        group=None if group is None else {**group.content, "certified": group.amount_or_none("certified")},
-        audit=read_audit(given.part("audit"), "the run itself, with canaries") if "audit" in given else None,
-    )
-
-
-def _noise(given: Fields) -> dict[str, Any]:
-    """Kind and parameters of the noise itself, without the grid that it may be rounded to."""
-    given = given.part("base") if "base" in given else given
-    return {"noise": given.text("noise"), **{k: v for k, v in given.content.items() if k != "noise"}}
+    if examined.get("audit") is not None:
+        read_audit_of(examined)
+    return examined
 
 
 def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:

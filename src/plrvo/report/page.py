@@ -15,8 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 import plrvo
+from plrvo.audit.receipt import Examined
 from plrvo.report import coverage, figures, findings, numbers
-from plrvo.report.runs import Audits, Receipt, Reproduction, Run, Training
+from plrvo.report.runs import Audits, Reproduction, Run, Training
 from plrvo.validate import printable
 
 
@@ -97,7 +98,7 @@ def _training(run: Training, alone: bool) -> dict[str, Any]:
     } | private
 
 
-def _private(run: Training, receipt: Receipt) -> dict[str, Any]:
+def _private(run: Training, receipt: Examined) -> dict[str, Any]:
     bracket = receipt.bracket
     density = figures.density_chart(receipt)
     return {
@@ -120,7 +121,7 @@ def _private(run: Training, receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _training_commands(name: str, receipt: Receipt) -> list[tuple[str, str]]:
+def _training_commands(name: str, receipt: Examined) -> list[tuple[str, str]]:
     file = shlex.quote(f"{name}/receipt.json")
     found = [("Recompute every number of the receipt:", f"plrvo verify {file}")]
     if receipt.document.get("plan", {}).get("correlation") is None:

@@ -6,21 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from plrvo.accounting import Plan
-
-
-@dataclass(frozen=True)
-class Bracket:
-    """The three epsilons as a file has them; None where it has none."""
-
-    certified: float | None
-    lower: float | None
-    published: float | None
-
-    @property
-    def refutes_published(self) -> bool:
-        """Whether an attacker provably exceeds the paper's formula."""
-        return self.published is not None and self.lower is not None and self.published < self.lower
+from plrvo.audit.receipt import Examined
+from plrvo.records.receipt import Bracket
 
 
 @dataclass(frozen=True)
@@ -52,55 +39,6 @@ class AuditResult:
 
 
 @dataclass(frozen=True)
-class Receipt:
-    """What a page needs of a receipt.
-
-    Attributes:
-        document: all of it.
-        differences: why it does not verify; none if it does.
-        plan: as recomputed, None where it does not verify.
-        noise: kind and parameters, as it describes them.
-        steps: those taken, of `planned`.
-        warning: why the run is not private whatever its epsilon, if it is not.
-        metrics_covered: whether the receipt vouches for the metrics beside it.
-        group: what holds for all examples of one group, where they come in groups.
-    """
-
-    document: Mapping[str, Any]
-    differences: Sequence[str]
-    plan: Plan | None
-    bracket: Bracket
-    delta: float
-    budget: float | None
-    task: str
-    model: str | None
-    examples: float | None
-    noise: Mapping[str, Any]
-    steps: int
-    planned: int
-    sample_rate: float
-    clip: float
-    adjacency: str
-    sampler: str
-    arithmetic: str
-    randomness: str
-    warning: str | None
-    metrics_covered: bool
-    unsafe: bool
-    group: Mapping[str, Any] | None
-    audit: AuditResult | None
-
-    @property
-    def seeded(self) -> bool:
-        """Whether the noise can be repeated by whoever knows a seed, as far as the receipt says."""
-        return self.warning is not None
-
-    @property
-    def exact(self) -> bool:
-        return self.arithmetic.startswith("integers")
-
-
-@dataclass(frozen=True)
 class Training:
     """A folder that `plrvo train` wrote; `receipt` is None for a run without privacy.
 
@@ -110,7 +48,7 @@ class Training:
     kind: ClassVar[str] = "training"
     name: str
     history: Sequence[Mapping[str, float]]
-    receipt: Receipt | None
+    receipt: Examined | None
 
     @property
     def differences(self) -> Sequence[str]:

@@ -27,7 +27,7 @@ from plrvo.audit.example_canaries import ExampleCanaries, quiet_examples
 from plrvo.audit.gradient_canaries import CanaryLoss, CanaryModel, GradientScores, logits_of
 from plrvo.audit.one_run import CanaryKind, OneRun, Rule, judge_one_run
 from plrvo.audit.planted import Planted, overwritten
-from plrvo.tasks.experiment import CHECKPOINT
+from plrvo.records.folder import CHECKPOINT
 from plrvo.tasks.preset import Task
 from plrvo.training.checkpoint import read_extra
 from plrvo.training.loop import forward

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,19 @@ from torch import nn
 from plrvo.accounting import Plan
 from plrvo.files import locked, write_bytes
 from plrvo.noise import Keystream
+from plrvo.records import Receipt
+from plrvo.records import metrics as covered
+from plrvo.records.folder import CHECKPOINT, DIAGNOSTICS, JOURNAL, LOCK, METRICS, RECEIPT, WEIGHTS
+from plrvo.records.history import write_history
+from plrvo.records.journal import Journal, reconcile
+from plrvo.records.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
-from plrvo.training import journal as journals
-from plrvo.training import metrics as covered
-from plrvo.training.diagnostics import FILE as UNSAFE
 from plrvo.training.diagnostics import Diagnostics
-from plrvo.training.journal import Journal, reconcile, weights_digest
-from plrvo.training.loop import Metrics, Run, Watcher, train, write_history
+from plrvo.training.loop import Metrics, Run, Watcher, train
 from plrvo.training.plain import PlainOptimizer, summed
-from plrvo.training.receipt import make_receipt, write_receipt
-from plrvo.training.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
+from plrvo.training.receipts import make_receipt, weights_digest
 from plrvo.validate import InvalidArgument
-
-CHECKPOINT, WEIGHTS, RECEIPT, LOCK = "checkpoint.safetensors", "model.safetensors", "receipt.json", ".lock"
-JOURNAL, METRICS = journals.FILE, covered.FILE
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "linear")
@@ -130,8 +128,11 @@ def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.o
 
 def run_private(
     task: Task, module: nn.Module, plan: Plan, settings: Settings, streams: Streams, watch: Watcher | None = None
-) -> dict[str, Any]:
-    """Train with the plan's noise; returns the receipt. `resume` continues from the checkpoint in `settings.out`."""
+) -> Receipt | None:
+    """Train with the plan's noise; returns the receipt, None in a process that does not write one.
+
+    `resume` continues from the checkpoint in `settings.out`.
+    """
     if plan.delta >= 1 / task.size:
         raise InvalidArgument(
             "delta", plan.delta, f"less than 1/N = {1 / task.size:.3g}; larger deltas allow leaking an example"
@@ -180,7 +181,7 @@ def run_private(
             history=history,
         )
         train(run)
-        if not work.receipt:  # resumed after the last step: nothing was left to do
+        if work.receipt is None:  # resumed after the last step: nothing was left to do
             work.permits(run.step, True)
             work.save(run.history)
         return work.receipt
@@ -198,13 +199,13 @@ class _Work:
     model: Any  # the module, as the engine wrapped it
     optimizer: Any
     chief: bool
-    receipt: dict[str, Any] = field(default_factory=dict)
+    receipt: Receipt | None = None
 
     def __post_init__(self) -> None:
         self.checkpoint = self.settings.out / CHECKPOINT
         self.journal = Journal.open(self.settings.out / JOURNAL)
         unsafe = self.settings.unsafe_diagnostics and self.chief
-        self.diagnostics = Diagnostics(self.settings.out / UNSAFE, [dict(self.task.unsafe)]) if unsafe else None
+        self.diagnostics = Diagnostics(self.settings.out / DIAGNOSTICS, [dict(self.task.unsafe)]) if unsafe else None
         self.fixed = {**self.settings.fixed, "task": self.task.description}
         self.history: list[dict[str, Any]] = []  # the run's own list, which grows
 
@@ -296,7 +297,7 @@ class _Work:
             self.journal,
             covered.summary(out / METRICS, len(metrics)),
         )
-        write_receipt(out / RECEIPT, self.receipt)
+        self.receipt.write(out / RECEIPT)
 
     def _write_checkpoint(self, metrics: list[dict[str, Any]]) -> None:
         if not self.chief:

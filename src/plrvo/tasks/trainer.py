@@ -20,14 +20,14 @@ from transformers.trainer_utils import TrainOutput
 
 from plrvo.accounting import Plan
 from plrvo.files import write_bytes
+from plrvo.records.folder import RECEIPT
+from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.training import PrivacyEngine
-from plrvo.training.receipt import make_receipt, write_receipt
-from plrvo.training.seeding import CALLERS_GENERATORS, UNSEEDED
+from plrvo.training.receipts import make_receipt
 from plrvo.validate import InvalidArgument
 
-RECEIPT = "receipt.json"
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
 WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
@@ -199,4 +199,4 @@ class PrivateTrainer(Trainer):
         if weights.name == TRAINED:
             trained_only = {name: p.detach().clone() for name, p in trained.named_parameters() if p.requires_grad}
             write_bytes(weights, save_tensors(trained_only))
-        write_receipt(folder / RECEIPT, make_receipt(self.engine, self._noisy, weights, task, run))
+        make_receipt(self.engine, self._noisy, weights, task, run).write(folder / RECEIPT)

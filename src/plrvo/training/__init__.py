@@ -1,8 +1,8 @@
 """Using the noise: the engine for PyTorch, on top of Opacus."""
 
+from plrvo.records.visits import ScheduleViolated
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.engine import PrivacyEngine
-from plrvo.training.ftrl.order import ScheduleViolated
 from plrvo.training.optimizer import BudgetExhausted
 from plrvo.training.sampler import PoissonSampler
 

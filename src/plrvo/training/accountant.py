@@ -8,7 +8,8 @@ from typing import Any
 from opacus.accountants import IAccountant, register_accountant
 
 from plrvo.accounting import Epsilon, Ledger, Workload
-from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
+from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.correlated import read_ledger
 from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
@@ -17,15 +18,15 @@ class CertifiedAccountant(IAccountant):
     """Counts every released step in a ledger, with the noise, the clip and the dimension that were really used."""
 
     def __init__(self) -> None:
-        self._ledger: Ledger | CorrelatedLedger = Ledger()
+        self._ledger: AnyLedger = Ledger()
 
     @property
-    def ledger(self) -> Ledger | CorrelatedLedger:
+    def ledger(self) -> AnyLedger:
         """What has been released. It only grows: steps that were taken are not forgotten."""
         return self._ledger
 
     @ledger.setter
-    def ledger(self, ledger: Ledger | CorrelatedLedger) -> None:
+    def ledger(self, ledger: AnyLedger) -> None:
         if ledger.steps < self._ledger.steps:
             raise InvalidArgument(
                 "ledger", f"{ledger.steps} steps", f"at least the {self._ledger.steps} that were taken"

@@ -7,16 +7,16 @@ account of those that were taken.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from plrvo.accounting import Ledger, Plan
-from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
+from plrvo.accounting import Plan
+from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.correlated import read_ledger
 from plrvo.noise import Keystream
-from plrvo.training.compared import is_count, same
+from plrvo.records.compared import is_count, same
 from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import shortened
 
@@ -50,9 +50,9 @@ def check_record(record: dict[str, Any], plan: Plan, optimizer: Any) -> None:
         _check_correlated(correlated, remaining)
 
 
-def _check_ledger(ledger: Ledger | CorrelatedLedger, plan: Plan, optimizer: Any) -> None:
-    if isinstance(ledger, CorrelatedLedger) or plan.correlation is not None:
-        if not isinstance(ledger, CorrelatedLedger) or replace(ledger, taken=0) != plan.empty_ledger():
+def _check_ledger(ledger: AnyLedger, plan: Plan, optimizer: Any) -> None:
+    if ledger.correlation is not None or plan.correlation is not None:
+        if ledger != plan.ledger(ledger.steps):
             raise Contradiction("its ledger is of another plan")
         return
     for noise, work in ledger.entries:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plrvo.training.loop import write_history
+from plrvo.records.folder import DIAGNOSTICS
+from plrvo.records.history import write_history
 
-FILE = "unsafe-diagnostics.jsonl"
-WARNING = f"--unsafe-diagnostics: {FILE} tells of private examples without noise; no guarantee covers it"
+WARNING = f"--unsafe-diagnostics: {DIAGNOSTICS} tells of private examples without noise; no guarantee covers it"
 
 
 @dataclass

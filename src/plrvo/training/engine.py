@@ -91,7 +91,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.draws_ahead = False  # whether workers draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
         if plan is not None:
-            self.accountant.ledger = plan.empty_ledger()
+            self.accountant.ledger = plan.ledger(0)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("plan", "accountant") and getattr(self, "sampler", None) is not None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
-from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
@@ -174,29 +171,3 @@ def _stop_requested() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """The metrics that `write_history` wrote."""
-    try:
-        with open_regular(path) as file:
-            content = file.read()
-    except OSError as error:
-        raise InvalidArgument("metrics", str(path), f"the metrics of a run ({error.strerror})") from None
-    return parse_history(content, path)
-
-
-def parse_history(content: bytes, path: Path) -> list[dict[str, Any]]:
-    """The metrics in what was read from `path`."""
-    try:
-        rows = [parse_json(line) for line in content.splitlines()]
-    except ValueError:
-        raise InvalidArgument("metrics", str(path), "the metrics of a run, a JSON object in every line") from None
-    if not all(isinstance(row, dict) for row in rows):
-        raise InvalidArgument("metrics", str(path), "the metrics of a run, a JSON object in every line")
-    return rows
-
-
-def write_history(path: Path, history: list[dict[str, Any]]) -> None:
-    """Metrics as JSON lines, whole or not at all."""
-    write_bytes(path, "".join(json.dumps(row) + "\n" for row in history).encode())

@@ -11,18 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any
 
 from plrvo.noise import Noise
+from plrvo.records.choices import Postprocess
 from plrvo.validate import InvalidArgument
-
-
-class Postprocess(StrEnum):
-    """What is done to a released gradient before the optimizer uses it."""
-
-    score = "score"
-    clamp = "clamp"
 
 
 def postprocessor(kind: str | None, noise: Noise) -> Callable[[Any], Any] | None:

@@ -11,12 +11,12 @@ from transformers import TrainingArguments, default_data_collator
 
 import plrvo
 from plrvo.accounting.correlated import Correlation, Participation, Tree
+from plrvo.audit.receipt import verify
 from plrvo.tasks.text.trainable import dimension
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.tasks.transformer import LogitsLoss
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import Run, train
-from plrvo.training.receipt import verify
 from plrvo.validate import InvalidArgument
 
 STEPS, RATE, SIZE = 6, 0.25, 24

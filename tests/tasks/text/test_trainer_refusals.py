@@ -9,9 +9,9 @@ from torch import nn
 from transformers import BertForSequenceClassification, BertForTokenClassification, TrainerCallback
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from plrvo.audit.receipt import verify
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.tasks.transformer import logits_of
-from plrvo.training.receipt import verify
 from plrvo.validate import InvalidArgument
 
 

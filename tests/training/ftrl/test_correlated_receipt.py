@@ -9,8 +9,9 @@ from tests.training.helpers import take_steps
 
 import plrvo
 from plrvo.accounting.correlated import Participation, Tree, fit_banded
+from plrvo.audit.receipt import verify
 from plrvo.files import json_digest
-from plrvo.training.receipt import make_receipt, verify, write_receipt
+from plrvo.training.receipts import make_receipt
 
 
 @pytest.fixture(params=["fixed", "separated", "unfinished", "caller's"])
@@ -29,7 +30,7 @@ def path(tmp_path, request):
         take_steps(model, optimizer, loss, loader)
     weights = tmp_path / "model.safetensors"
     save_file({name: t.contiguous() for name, t in model._module.state_dict().items()}, weights)
-    write_receipt(tmp_path / "receipt.json", make_receipt(engine, optimizer, weights, {"name": "test"}, {}))
+    make_receipt(engine, optimizer, weights, {"name": "test"}, {}).write(tmp_path / "receipt.json")
     return tmp_path / "receipt.json"
 
 

@@ -16,8 +16,6 @@ from plrvo.accounting.correlated.tree import Tree
 from plrvo.noise.base import Array
 from plrvo.validate import InvalidArgument, positive_integer
 
-ADJACENCY = "zero out one example: its contributions are replaced by zero, the others stay in their batches"
-
 _KINDS: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Banded, BufferedToeplitz, Explicit, SquareRoot, Tree)}
 _ROUNDING = 1e-12  # relative, added to every sensitivity
 

@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 
 from plrvo import validate
+from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.certified import (
     PURE_MARGIN,
     TAIL_SHARES,
     Certificate,
+    Entry,
     certified_epsilon,
     checked,
     rdp_certificate,
@@ -38,13 +40,12 @@ from plrvo.accounting.certified import (
 from plrvo.accounting.correlated.correlation import Correlation
 from plrvo.accounting.correlated.participation import CyclicPoisson
 from plrvo.accounting.gaussian_curve import gaussian_epsilon
-from plrvo.accounting.ledger import Epsilon, Ledger
+from plrvo.accounting.ledger import Ledger
 from plrvo.accounting.lower import lower_loss, one_gradient_loss
 from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
-from plrvo.noise.grid import GridNoise
 from plrvo.noise.serial import noise_from_dict
 
 _LARGEST_SIGNAL = 1e100
@@ -52,7 +53,7 @@ _ATTACKED_ROWS = 24  # kinds of row that the lower bound looks at; to leave rows
 
 
 @dataclass(frozen=True)
-class CorrelatedLedger:
+class CorrelatedLedger(AnyLedger):
     """`taken` of `work.steps` steps, released through the rows of a correlation. The adjacency is zero-out.
 
     >>> from plrvo import Laplace
@@ -79,8 +80,6 @@ class CorrelatedLedger:
         if not 0 <= self.taken <= self.work.steps:
             raise validate.InvalidArgument("steps", self.taken, f"at most the plan's {self.work.steps}")
         self.correlation.check(self.work.steps)
-        if isinstance(self.noise, GridNoise):
-            raise validate.InvalidArgument("noise", "grid", "one that is not on a grid: correlated noise is not exact")
         if self.noise.shared and isinstance(self.correlation.participation, CyclicPoisson):
             raise validate.InvalidArgument("shared", True, "False with cyclic sampling: a visit enters several rows")
         if not self.correlation.strategy.causal and not isinstance(self.noise, Gaussian):
@@ -92,11 +91,7 @@ class CorrelatedLedger:
             )
 
     @property
-    def steps(self) -> int:
-        return self.taken
-
-    @property
-    def entries(self) -> tuple[tuple[Noise, Workload], ...]:
+    def entries(self) -> tuple[Entry, ...]:
         return ((self.noise, replace(self.work, steps=self.taken)),) if self.taken else ()
 
     def plus(self, noise: Noise, work: Workload) -> CorrelatedLedger:
@@ -125,19 +120,12 @@ class CorrelatedLedger:
                 return self._shared(release, delta)
             return certified_epsilon([(self.noise, release)], delta)
 
-    def epsilon(self, delta: float) -> Epsilon:
-        """The whole bracket."""
-        upper = self.certified(delta)
-        if not self.taken:
-            return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
-        with np.errstate(over="ignore"):
-            lower = self._lower(delta)
-            published = published_epsilon([(self.noise, self.release())], delta)
-        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
-            raise ArithmeticError(
-                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
-            )
-        return Epsilon(upper.value, lower, published[0] if published else None, delta, upper.method, upper.order)
+    def published(self, delta: float) -> float | None:
+        found = published_epsilon([(self.noise, self.release())], delta)
+        return found[0] if found else None
+
+    def after(self, steps: int) -> CorrelatedLedger:
+        return replace(self, taken=steps)
 
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data that `from_list` turns back into an equal ledger."""
@@ -156,7 +144,7 @@ class CorrelatedLedger:
         noise, work = noise_from_dict(item["noise"]), Workload(**item["workload"])
         return CorrelatedLedger(noise, work, Correlation.from_dict(item["correlation"]), item["taken"])
 
-    def _lower(self, delta: float) -> float:
+    def lower(self, delta: float) -> float:
         if isinstance(self.correlation.participation, CyclicPoisson):
             return self._lower_cyclic(self.correlation.participation, delta)
         sums = self.correlation.row_sums(self.work.steps, self.taken)
@@ -195,7 +183,14 @@ class CorrelatedLedger:
         return checked(min(candidates, key=lambda candidate: candidate.value))
 
 
-def read_ledger(items: Sequence[Mapping[str, Any]]) -> Ledger | CorrelatedLedger:
+def ledger_of(noise: Noise, work: Workload, correlation: Correlation | None, taken: int) -> AnyLedger:
+    """The first `taken` steps of a workload, correlated or not."""
+    if correlation is not None:
+        return CorrelatedLedger(noise, work, correlation, taken)
+    return Ledger().plus(noise, replace(work, steps=taken)) if taken else Ledger()
+
+
+def read_ledger(items: Sequence[Mapping[str, Any]]) -> AnyLedger:
     """The ledger that `to_list` described, of either kind."""
     correlated = len(items) == 1 and "correlation" in items[0]
     return CorrelatedLedger.from_list(items) if correlated else Ledger.from_list(items)

@@ -11,7 +11,7 @@ import torch
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from plrvo.accounting.correlated import Correlation
-from plrvo.training.ftrl.order import ScheduleViolated
+from plrvo.records.visits import ScheduleViolated
 from plrvo.training.ftrl.stream import NoiseStream, keyed_draws
 
 _Base: Any = object  # Opacus's classes have no types

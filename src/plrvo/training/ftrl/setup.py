@@ -11,8 +11,9 @@ from torch.utils.data import BatchSampler, DataLoader
 from plrvo.accounting import Plan
 from plrvo.accounting.correlated import CyclicPoisson
 from plrvo.noise import Keystream
+from plrvo.records.visits import OwnOrder
 from plrvo.training.draws import Draws
-from plrvo.training.ftrl.order import OrderedBatches, OwnOrder
+from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 

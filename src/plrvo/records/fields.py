@@ -1,4 +1,4 @@
-"""Documents that someone else may have written: every value is of the kind that the page needs, or bad input."""
+"""Documents that someone else may have written: every value is of the kind that is needed, or bad input."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ class Fields:
     path: Path
     expected: str
     where: str = ""
+    argument: str = "runs"
 
     @staticmethod
-    def of(content: Any, path: Path, expected: str, where: str = "") -> Fields:
+    def of(content: Any, path: Path, expected: str, where: str = "", argument: str = "runs") -> Fields:
         if not isinstance(content, dict):
-            raise InvalidArgument("runs", str(path), f"{expected}{f', with an object in {where}' if where else ''}")
-        return Fields(content, path, expected, where)
+            raise InvalidArgument(argument, str(path), f"{expected}{f', with an object in {where}' if where else ''}")
+        return Fields(content, path, expected, where, argument)
 
     def __contains__(self, key: str) -> bool:
         return self.content.get(key) is not None
 
     def part(self, key: str) -> Fields:
         """The mapping under the key."""
-        return Fields.of(self.content.get(key), self.path, self.expected, self._name(key))
+        return self._inside(self.content.get(key), self._name(key))
 
     def parts(self, key: str) -> list[Fields]:
         """The list of mappings under the key."""
         items = self.content.get(key)
         if not isinstance(items, list):
             raise self._refuse(key, "a list")
-        return [Fields.of(item, self.path, self.expected, f"{self._name(key)}[{i}]") for i, item in enumerate(items)]
+        return [self._inside(item, f"{self._name(key)}[{i}]") for i, item in enumerate(items)]
 
     def number(self, key: str) -> float:
         found = as_number(self.content.get(key))
@@ -82,11 +83,14 @@ class Fields:
                 raise self._refuse(f"{key}.{name}", "a number or null")
         return {name: as_number(value) for name, value in items}
 
+    def _inside(self, content: Any, where: str) -> Fields:
+        return Fields.of(content, self.path, self.expected, where, self.argument)
+
     def _name(self, key: str) -> str:
         return f"{self.where}.{key}" if self.where else key
 
     def _refuse(self, key: str, kind: str) -> InvalidArgument:
-        return InvalidArgument("runs", str(self.path), f"{self.expected}, with {kind} in {self._name(key)}")
+        return InvalidArgument(self.argument, str(self.path), f"{self.expected}, with {kind} in {self._name(key)}")
 
 
 def as_number(value: Any) -> float | None:

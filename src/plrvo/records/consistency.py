@@ -13,29 +13,32 @@ Every leaf of a receipt is one of three kinds:
 | the rest of `run`, `task` and `versions` | words and settings which no guarantee rests on: of the right form |
 
 A certified epsilon that is not finite certifies nothing, and no comparison holds for NaN or infinity.
+
+A receipt may travel without its weights: its account is recomputed all the same, and what is `away` is told. Where the
+weights are there, so must be the journal and the metrics.
 """
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
-from plrvo.accounting import Ledger, Plan
-from plrvo.accounting.correlated import CorrelatedLedger, read_ledger
+from plrvo.accounting import Plan
+from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.correlated import read_ledger
 from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
 from plrvo.noise import GridNoise, Laplace
-from plrvo.training import derived, journal, metrics, seeding
-from plrvo.training.compared import differing, is_count, is_finite, same
-from plrvo.training.diagnostics import FILE as DIAGNOSTICS
-from plrvo.training.ftrl import claims as visited
-from plrvo.training.score import postprocessor
+from plrvo.records import claims, derived, journal, metrics, seeding
+from plrvo.records.choices import Clipping, GradSampleMode, Postprocess
+from plrvo.records.compared import differing, is_count, is_finite, same
+from plrvo.records.folder import DIAGNOSTICS, JOURNAL, METRICS, NO_WEIGHTS
+from plrvo.records.weights import elements
 from plrvo.validate import InvalidArgument, shortened
 
 REVISION = 2  # of the format: 2 covers metrics, and says whether a seed was used
@@ -45,10 +48,7 @@ _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
 _ADDED = {"group", "postprocess", "audit", "journal"}
 _SINCE_2 = {"revision", "metrics"}
 _RUN_SINCE_2 = ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded")
-# Files of a run that are never its weights; a checkpoint has the format of weights.
-_NO_WEIGHTS = ("receipt.json", "checkpoint.safetensors", journal.FILE, metrics.FILE, DIAGNOSTICS)
 _MOST_CORRELATED_STEPS = 10_000_000
-_CLIPPING, _MODES = ("flat", "per_layer", "l1"), ("bookkeeping", "hooks", "ghost")
 # Another spelling of a number or a path is a mistake; to read it as the same one would be another.
 _WRONG_FORM = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, MemoryError)
 
@@ -60,7 +60,7 @@ class _Read:
     receipt: dict[str, Any]
     folder: Path
     plan: Plan
-    ledger: Ledger | CorrelatedLedger
+    ledger: AnyLedger
 
     @property
     def task(self) -> dict[str, Any]:
@@ -81,29 +81,45 @@ class _Read:
         return REVISION if "revision" in self.receipt else 1
 
     @property
+    def away(self) -> tuple[str, ...]:
+        """The files of the run that are not here, if its weights are none of those that are."""
+        parts = (self.receipt.get(name) for name in ("weights", "journal", "metrics"))
+        names = [_name(part["file"]) for part in parts if isinstance(part, dict)]
+        missing = tuple(name for name in names if not os.path.lexists(self.folder / name))
+        return missing if names and names[0] in missing else ()
+
+    @property
     def released(self) -> journal.Journal | None:
         """The journal beside the receipt, if it has one that can be read."""
         known = self.receipt.get("journal")
         return None if known is None else journal.Journal.open(self.folder / _name(known["file"]))
 
 
-def differences(receipt: dict[str, Any], folder: Path) -> list[str]:
-    """One sentence for each contradiction, none if there is none."""
+@dataclass(frozen=True)
+class Findings:
+    """A sentence for each contradiction, none if there is none; and the files that are not here to be compared."""
+
+    differences: tuple[str, ...]
+    away: tuple[str, ...] = ()
+
+
+def examine(receipt: dict[str, Any], folder: Path) -> Findings:
+    """Everything that is wrong with a receipt in a folder."""
     with np.errstate(all="ignore"):  # whatever overflows ends in an infinity, which is a difference
-        return _differences(receipt, folder)
+        return _examine(receipt, folder)
 
 
-def _differences(receipt: dict[str, Any], folder: Path) -> list[str]:
+def _examine(receipt: dict[str, Any], folder: Path) -> Findings:
     found = _attempted(lambda: list(_whole(receipt)))
     try:
         _refuse_what_is_too_long(receipt)
         plan, ledger = Plan.from_dict(receipt["plan"]), read_ledger(receipt["ledger"])
     except _WRONG_FORM as error:
-        return [*found, f"the plan or the ledger is not valid: {_told(error)}"]
+        return Findings((*found, f"the plan or the ledger is not valid: {_told(error)}"))
     read = _Read(receipt, folder, plan, ledger)
     for check in (_plan, _ledger, _counts, _epsilons, _claims, _task, _run, _journal, _metrics, _weights):
         found += _attempted(lambda check=check: list(check(read)))  # type: ignore[misc]
-    return found
+    return Findings(tuple(found), () if found else read.away)
 
 
 def _refuse_what_is_too_long(receipt: dict[str, Any]) -> None:
@@ -158,9 +174,9 @@ def _ledger(read: _Read) -> Iterator[str]:
     plan, due = read.plan.workload, _due_dimension(read)
     if due is not None and due > plan.dimension:
         yield f"it trained {due} parameters; the plan has the dimension {plan.dimension}"
-    correlated = isinstance(read.ledger, CorrelatedLedger)
-    if isinstance(read.ledger, CorrelatedLedger) and read.ledger.work != plan:
-        yield f"the ledger has the workload {read.ledger.work}; the plan has {plan}"
+    correlated = read.ledger.correlation is not None
+    if correlated and read.ledger != read.plan.ledger(read.ledger.steps):
+        yield "the ledger has another noise, workload or correlation than the plan"
     for noise, work in read.ledger.entries:
         if noise != read.plan.noise:
             yield f"the ledger has the noise {noise.to_dict()}; the plan has {read.plan.noise.to_dict()}"
@@ -209,8 +225,10 @@ def _epsilons(read: _Read) -> Iterator[str]:
 def _claims(read: _Read) -> Iterator[str]:
     receipt = read.receipt
     yield from differing("arithmetic", receipt["arithmetic"], derived.arithmetic(read.plan.noise))
-    yield from visited.differences(receipt, read.plan, read.ledger)
-    postprocessor(receipt.get("postprocess"), read.plan.noise)  # raises where there is no such thing
+    yield from claims.differences(receipt, read.plan, read.ledger)
+    post = receipt.get("postprocess")
+    if post is not None and post not in list(Postprocess):
+        yield f"postprocess is {shortened(post)}, and none of {', '.join(Postprocess)}"
 
 
 def _task(read: _Read) -> Iterator[str]:
@@ -244,12 +262,12 @@ def _run(read: _Read) -> Iterator[str]:
                 yield f"run.{name} is missing"
     clipping, mode, processes = (run.get(name) for name in ("clipping", "grad_sample_mode", "processes"))
     exact, alone = isinstance(plan.noise, GridNoise), plan.correlation is not None or read.task.get("canaries")
-    if clipping is not None and clipping not in _CLIPPING:
-        yield f"run.clipping is {shortened(clipping)}, and none of {', '.join(_CLIPPING)}"
+    if clipping is not None and clipping not in list(Clipping):
+        yield f"run.clipping is {shortened(clipping)}, and none of {', '.join(Clipping)}"
     if clipping == "l1" and (not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1 or plan.correlation):
         yield "it clipped to an l1 norm; that takes Laplace noise and a plan of dimension 1, without correlation"
-    if mode is not None and mode not in _MODES:
-        yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(_MODES)}"
+    if mode is not None and mode not in list(GradSampleMode):
+        yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(GradSampleMode)}"
     if clipping == "l1" and mode not in (None, "hooks"):
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
     if exact and (clipping not in (None, "flat") or mode not in (None, "hooks") or processes not in (None, 1)):
@@ -289,18 +307,20 @@ def _seed_and_settings(read: _Read, run: dict[str, Any]) -> Iterator[str]:
 def _journal(read: _Read) -> Iterator[str]:
     known = read.receipt.get("journal")
     if known is None:
-        beside = read.folder / journal.FILE
+        beside = read.folder / JOURNAL
         if beside.exists() and read.revision > 1:
-            yield f"{journal.FILE} lies beside the receipt, which does not tell of it"
+            yield f"{JOURNAL} lies beside the receipt, which does not tell of it"
         elif beside.exists():  # the first receipts may not know it; it counts the steps of the same run
             released = journal.Journal.open(beside).steps
             if released != read.ledger.steps:
-                yield f"{journal.FILE} beside it has {released} released steps; the receipt counts {read.ledger.steps}"
+                yield f"{JOURNAL} beside it has {released} released steps; the receipt counts {read.ledger.steps}"
         return
     if set(known) != {"file", "releases", "steps", "digest"}:
         yield f"its journal has the parts {shortened(sorted(known))}"
-    if known["file"] != journal.FILE and (read.folder / journal.FILE).exists():
-        yield f"its journal is {shortened(known['file'])}, and {journal.FILE} lies beside it"
+    if known["file"] in read.away:
+        return
+    if known["file"] != JOURNAL and (read.folder / JOURNAL).exists():
+        yield f"its journal is {shortened(known['file'])}, and {JOURNAL} lies beside it"
     yield from journal.unreconciled(read.folder, {**known, "file": _name(known["file"])}, read.ledger.steps)
 
 
@@ -309,17 +329,17 @@ def _metrics(read: _Read) -> Iterator[str]:
     if last is not None and not isinstance(last, dict):
         yield f"run.metrics is {shortened(last)}"
         return
-    known = receipt.get("metrics")
-    if known is None:
+    known, journal_of = receipt.get("metrics"), receipt.get("journal") or {}
+    if known is None or (read.away and {known["file"], journal_of.get("file")} & {*read.away}):
         if last and last.keys() & {"step", "epsilon_certified"}:  # words of the caller's have neither
             yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta, read.older)
-        if read.revision > 1 and (receipt["journal"] is not None or (read.folder / metrics.FILE).exists()):
-            yield f"{metrics.FILE} is not covered"
+        if known is None and read.revision > 1 and (journal_of or (read.folder / METRICS).exists()):
+            yield f"{METRICS} is not covered"
         return
     if set(known) != {"file", "sha256", "rows"}:
         yield f"its metrics have the parts {shortened(sorted(known))}"
-    if known["file"] != metrics.FILE:
-        yield f"its metrics are in {shortened(known['file'])}; readers look into {metrics.FILE}"
+    if known["file"] != METRICS:
+        yield f"its metrics are in {shortened(known['file'])}; readers look into {METRICS}"
     if receipt["journal"] is None:
         yield "it has metrics, and no journal of what was released"
         return
@@ -334,29 +354,22 @@ def _weights(read: _Read) -> Iterator[str]:
     if set(known) != {"file", "sha256"}:
         yield f"its weights have the parts {shortened(sorted(known))}"
     weights = read.folder / _name(known["file"])
+    if weights.name in read.away:
+        return
     if not weights.is_file():
-        yield f"the weights {weights.name} are not beside the receipt"
+        yield f"the weights {weights.name} are not a file"
         return
     if derived.file_digest(weights) != known["sha256"]:
         yield f"the weights {weights.name} are not those that the receipt was written for"
-    others = [other for name in _NO_WEIGHTS if (other := read.folder / name).exists()]
-    if weights.name in _NO_WEIGHTS or any(weights.samefile(other) for other in others):
+    others = [other for name in NO_WEIGHTS if (other := read.folder / name).exists()]
+    if weights.name in NO_WEIGHTS or any(weights.samefile(other) for other in others):
         yield f"its weights are {weights.name}, another file of the run"
         return
-    held, trained = _elements(weights), read.task.get("trainable_parameters")
+    held, trained = elements(weights), read.task.get("trainable_parameters")
     if held is None:
         yield f"the weights {weights.name} are not a safetensors file"
     elif trained is not None and held < trained:
         yield f"the weights {weights.name} have {held} numbers; {trained} parameters were trained"
-
-
-def _elements(weights: Path) -> int | None:
-    """How many numbers a safetensors file has by its header, which fits its length; None if it is no such file."""
-    try:
-        with safe_open(weights, "numpy") as file:  # maps the file, and loads no tensor
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    except (SafetensorError, OSError):
-        return None
 
 
 def _name(file: Any) -> str:

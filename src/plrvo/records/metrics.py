@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plrvo.accounting import Ledger
-from plrvo.accounting.correlated import CorrelatedLedger
+from plrvo.accounting.bracket import AnyLedger
 from plrvo.files import open_regular
-from plrvo.training.compared import differing, is_count, is_finite, same
-from plrvo.training.derived import file_digest
-from plrvo.training.loop import parse_history
+from plrvo.records.compared import differing, is_count, is_finite, same
+from plrvo.records.derived import file_digest
+from plrvo.records.history import parse_history
 from plrvo.validate import InvalidArgument, shortened
 
-FILE = "metrics.jsonl"
 _RECOMPUTED = 8  # rows: each of them costs an account
 _TOLERANCE = 1e-9  # relative: more steps cost more, but for the last digits of a bound
 
@@ -35,7 +32,7 @@ def differences(
     folder: Path,
     known: dict[str, Any],
     last: Any,
-    ledger: Ledger | CorrelatedLedger,
+    ledger: AnyLedger,
     delta: float,
     seen: set[int],
     older: bool = False,
@@ -76,32 +73,18 @@ def differences(
         yield from epsilon_differences(row, ledger, delta, older)
 
 
-def epsilon_differences(
-    row: dict[str, Any], ledger: Ledger | CorrelatedLedger, delta: float, older: bool = False
-) -> Iterator[str]:
+def epsilon_differences(row: dict[str, Any], ledger: AnyLedger, delta: float, older: bool = False) -> Iterator[str]:
     """Whether the epsilon in a row of metrics is the one that the ledger had at that step."""
     step: Any = row.get("step")
     if not is_count(step) or not 0 < step <= ledger.steps:
         yield f"it has metrics of step {step}; the ledger has {ledger.steps} steps"
         return
-    before = _after(ledger, step)
+    before = ledger.after(step)
     if before is None or "epsilon_certified" not in row:
         return
     value = before.certified(delta).value
     if any(differing("epsilon_certified", row["epsilon_certified"], value, older)):
         yield f"its metrics say epsilon {row['epsilon_certified']} after {step} steps; recomputed, it is {value}"
-
-
-def _after(ledger: Ledger | CorrelatedLedger, step: int) -> Ledger | CorrelatedLedger | None:
-    """The ledger as it was after so many steps; None where steps of several kinds came in an unknown order."""
-    if isinstance(ledger, CorrelatedLedger):
-        return replace(ledger, taken=step)
-    if step == ledger.steps:
-        return ledger
-    if len(ledger.entries) != 1:
-        return None
-    noise, work = ledger.entries[0]
-    return Ledger().plus(noise, replace(work, steps=step))
 
 
 def _every_epsilon(rows: list[dict[str, Any]]) -> str | None:

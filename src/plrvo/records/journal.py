@@ -23,17 +23,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from plrvo.files import open_regular, parse_json, read_at_most
 from plrvo.validate import InvalidArgument, shortened
 
-FILE = "journal.jsonl"
 _LARGEST = 1 << 28  # bytes: more than a million releases
 
 
@@ -97,15 +94,6 @@ class Journal:
                 raise OSError(error.errno, error.strerror, str(self.path)) from None
         self.weights_at[step] = weights
         self.content += line
-
-
-def weights_digest(parameters: Iterable[torch.Tensor]) -> str:
-    """SHA-256 over the values."""
-    digest = hashlib.sha256()
-    for p in parameters:
-        values = p.detach().cpu().contiguous().reshape(-1)
-        digest.update(values.view(torch.uint8).numpy().data if values.numel() else b"")
-    return digest.hexdigest()
 
 
 def reconcile(journal: Journal, known: dict[str, Any]) -> None:

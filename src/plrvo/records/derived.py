@@ -8,15 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import plrvo
-from plrvo.accounting import Ledger
-from plrvo.accounting.correlated import CorrelatedLedger
+from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.group import group_epsilon
 from plrvo.files import open_regular
 from plrvo.noise import GridNoise, Noise
 
 
-def epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, float | None]:
+def epsilons(ledger: AnyLedger, delta: float) -> dict[str, float | None]:
     """The bracket. The paper's formula has no say where it is infinite, and JSON has no word for that."""
     bracket = ledger.epsilon(delta)
     published = bracket.published
@@ -24,7 +22,7 @@ def epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, float
     return {"certified": bracket.certified, "lower": bracket.lower, "published": published if told else None}
 
 
-def group(ledger: Ledger | CorrelatedLedger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
+def group(ledger: AnyLedger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
     """What holds for all examples of one group, where the task says that they come in groups."""
     size = task.get("group_size")
     if size is None:
@@ -49,7 +47,7 @@ def file_digest(path: Path) -> str:
 @cache
 def code_digest() -> str:
     """SHA-256 over the sources of this package, so that two receipts of one version can be told apart."""
-    root = Path(plrvo.__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.training.receipts import KINDS, changed
+from tests.records.receipts import KINDS, changed
 
 import plrvo
-from plrvo.audit.receipt import examine, found_by
+from plrvo.audit.receipt import examine, verify
+from plrvo.records.compared import is_count, is_finite, same
+from plrvo.records.journal import Journal
+from plrvo.records.metrics import summary
+from plrvo.records.seeding import is_seeded
 from plrvo.training import derived, loop, metrics
 from plrvo.training.checkpoint import read_extra
-from plrvo.training.compared import is_count, is_finite, same
-from plrvo.training.journal import Journal
-from plrvo.training.metrics import summary
-from plrvo.training.seeding import is_seeded
 from plrvo.validate import InvalidArgument
 
 FIRST = Path(__file__).parent / "first_receipts"  # of format 1 before it had revisions
@@ -40,7 +40,7 @@ def forge(folder, change):
     """Change the receipt, and sign it again."""
     path = folder / "receipt.json"
     path.write_text(changed(json.loads(path.read_text()), (), lambda receipt, _: change(receipt)))
-    return found_by(path)
+    return verify(path)
 
 
 def both(receipt, **workload):
@@ -156,9 +156,9 @@ def test_metrics_are_covered(folder):
     path = folder / "metrics.jsonl"
     assert examine(folder / "receipt.json").metrics_covered
     path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 0.9'))
-    assert any("metrics.jsonl are not those" in line for line in found_by(folder / "receipt.json"))
+    assert any("metrics.jsonl are not those" in line for line in verify(folder / "receipt.json"))
     path.unlink()
-    assert any("not beside" in line for line in found_by(folder / "receipt.json"))
+    assert any("not beside" in line for line in verify(folder / "receipt.json"))
 
 
 METRICS = {
@@ -188,7 +188,7 @@ def test_metrics_that_were_rewritten_as_they_were_verify(folder):
 @pytest.mark.parametrize("folder", ["poisson"], indirect=True)
 def test_diagnostics_beside_a_receipt_that_denies_them_are_found(folder):
     (folder / "unsafe-diagnostics.jsonl").write_text("")
-    assert any("unsafe-diagnostics" in line for line in found_by(folder / "receipt.json"))
+    assert any("unsafe-diagnostics" in line for line in verify(folder / "receipt.json"))
 
 
 @pytest.mark.parametrize("folder", ["l1"], indirect=True)
@@ -241,7 +241,7 @@ def test_metrics_are_read_once(folder, monkeypatch):
     opened, plain = [], metrics.open_regular
     for module in (metrics, derived, loop):  # whoever reads or digests a file
         monkeypatch.setattr(module, "open_regular", lambda path: opened.append(path.name) or plain(path))
-    assert found_by(folder / "receipt.json") == []
+    assert verify(folder / "receipt.json") == []
     assert opened.count("metrics.jsonl") == 1
 
 
@@ -303,7 +303,7 @@ def test_a_journal_beside_a_receipt_of_the_first_revision_is_read(tmp_path):
     assert forge(folder, lambda receipt: receipt.pop("journal")) == []
     journal = Journal.open(folder / "journal.jsonl")
     assert journal.permits(journal.steps + 1, True, lambda: "0" * 64)
-    assert any("released steps" in line for line in found_by(folder / "receipt.json"))
+    assert any("released steps" in line for line in verify(folder / "receipt.json"))
 
 
 @pytest.mark.parametrize("sentence", ["the operating system of a dice", "the operating system: seed 0"])

@@ -1,29 +1,27 @@
-"""The receipt: what a run may claim, made from the optimizer's own counters, and recomputed by `verify`.
-
-It protects against mistakes and damage, not against a forger: whoever trains can write what they like.
-"""
+"""What a run puts into its records, from the optimizer's own counters."""
 
 from __future__ import annotations
 
+import hashlib
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import plrvo
-from plrvo.files import json_digest, read_json, write_json
-from plrvo.training import derived
-from plrvo.training.compared import is_finite
-from plrvo.training.consistency import REVISION, differences
-from plrvo.training.ftrl import claims as visited
-from plrvo.training.journal import Journal
-from plrvo.training.seeding import is_seeded
+from plrvo.records import Receipt, claims, derived
+from plrvo.records.compared import is_finite
+from plrvo.records.consistency import REVISION
+from plrvo.records.journal import Journal
+from plrvo.records.seeding import is_seeded
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
     from plrvo.training.engine import PrivacyEngine
 
-_FORMAT = 1
 _PACKAGES = ("torch", "opacus", "numpy", "scipy", "dp-accounting")
 
 
@@ -36,11 +34,11 @@ def make_receipt(
     audit: dict[str, Any] | None = None,
     journal: Journal | None = None,
     metrics: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Plain data. `task` says what was trained on what; `run` how (`seeded` and `randomness`, optimizer, metrics).
+) -> Receipt:
+    """`task` says what was trained on what; `run` how (`seeded` and `randomness`, optimizer, metrics).
 
     `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released,
-    with `metrics` (`plrvo.training.metrics.summary`) which file has the metrics of it.
+    with `metrics` (`plrvo.records.metrics.summary`) which file has the metrics of it.
     """
     plan = engine.plan
     if plan is None:
@@ -54,8 +52,7 @@ def make_receipt(
             "noise", plan.noise.to_dict(), "one for which an epsilon can be certified: use more noise"
         )
     trained = sum(p.numel() for p in optimizer.params)
-    receipt = {
-        "receipt": _FORMAT,
+    parts = {
         "revision": REVISION,
         "task": {**task, "trainable_parameters": task.get("trainable_parameters", trained)},
         "plan": plan.to_dict(),
@@ -65,7 +62,7 @@ def make_receipt(
         "delta": plan.delta,
         "epsilon": epsilons,
         "group": derived.group(ledger, plan.delta, task),
-        **visited.claims(plan, engine.sampler),
+        **claims.claims(plan, engine.sampler),
         "postprocess": optimizer.postprocess,
         "arithmetic": derived.arithmetic(plan.noise),
         "run": {**run, **_facts(engine, optimizer), "seeded": is_seeded(run)},
@@ -75,27 +72,7 @@ def make_receipt(
         "audit": audit,
         "journal": None if journal is None else journal.summary(),
     }
-    return {**receipt, "digest": json_digest(receipt)}
-
-
-def write_receipt(path: Path, receipt: dict[str, Any]) -> None:
-    """Write it atomically."""
-    write_json(path, receipt)
-
-
-def read_receipt(path: Path) -> dict[str, Any]:
-    """What is written in the file, and not yet believed."""
-    if path.exists() and not path.is_file():  # what lies beside a pipe or a device is not what it is about
-        raise InvalidArgument("receipt", str(path), "a receipt file")
-    receipt = read_json(path, "receipt", "a receipt file")
-    if not isinstance(receipt, dict) or type(receipt.get("receipt")) is not int or receipt["receipt"] != _FORMAT:
-        raise InvalidArgument("receipt", str(path), f"a receipt of format {_FORMAT}")
-    return receipt
-
-
-def verify(path: Path) -> list[str]:
-    """Recompute every number of a receipt; one sentence for each difference, none if all is as it says."""
-    return differences(read_receipt(path), path.parent)
+    return Receipt.signed(parts)
 
 
 def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
@@ -117,3 +94,12 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def weights_digest(parameters: Iterable[torch.Tensor]) -> str:
+    """SHA-256 over the values."""
+    digest = hashlib.sha256()
+    for p in parameters:
+        values = p.detach().cpu().contiguous().reshape(-1)
+        digest.update(values.view(torch.uint8).numpy().data if values.numel() else b"")
+    return digest.hexdigest()

@@ -5,7 +5,8 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from plrvo.training.journal import Journal, reconcile, unreconciled, weights_digest
+from plrvo.records.journal import Journal, reconcile, unreconciled
+from plrvo.training.receipts import weights_digest
 from plrvo.validate import InvalidArgument
 
 

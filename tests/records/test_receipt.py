@@ -7,7 +7,8 @@ from safetensors.torch import save_file
 from tests.training.helpers import private, take_steps
 
 import plrvo
-from plrvo.training.receipt import make_receipt, verify, write_receipt
+from plrvo.audit.receipt import verify
+from plrvo.training.receipts import make_receipt
 from plrvo.validate import InvalidArgument
 
 
@@ -19,7 +20,7 @@ def run(tmp_path):
     save_file({name: t.contiguous() for name, t in model._module.state_dict().items()}, weights)
     receipt = make_receipt(engine, optimizer, weights, {"name": "test"}, {"clipping": "flat"})
     path = tmp_path / "receipt.json"
-    write_receipt(path, receipt)
+    receipt.write(path)
     return engine, optimizer, path, receipt
 
 

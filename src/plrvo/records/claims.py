@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from plrvo.accounting import Plan
-from plrvo.accounting.correlated import ADJACENCY, CyclicPoisson, Participation
-from plrvo.training.compared import differing, is_count
-from plrvo.training.ftrl.order import OrderedBatches, OwnOrder, ScheduleViolated
+from plrvo.accounting.adjacency import Sampling
+from plrvo.accounting.correlated import CyclicPoisson, Participation
+from plrvo.records.compared import differing, is_count
+from plrvo.records.visits import OwnOrder, ScheduleViolated, VisitedOrder
 from plrvo.validate import InvalidArgument, shortened
 
 _PARTS = {"order", "size", "seed", "steps", "largest_count", "smallest_separation", "digest"}
@@ -17,34 +18,29 @@ _MOST_EXAMPLES = 1 << 26  # whose order is made again to compare it, in three wo
 
 def claims(plan: Plan, sampler: Any) -> dict[str, Any]:
     """What a receipt says."""
-    if not isinstance(sampler, OrderedBatches):
+    if not isinstance(sampler, VisitedOrder):
         return _words(plan, "")
     visits = sampler.to_dict()
     return {**_words(plan, visits["order"]), "visits": visits}
 
 
 def _words(plan: Plan, order: str) -> dict[str, Any]:
-    if plan.correlation is None:
-        return {"adjacency": "add or remove one example", "sampler": "poisson"}
-    cyclic = plan.correlation.participation
-    if isinstance(cyclic, CyclicPoisson):  # its coins are secret: nothing of them is written
-        return {"adjacency": ADJACENCY, "sampler": f"poisson within each of {cyclic.groups} groups in turn"}
-    return {"adjacency": ADJACENCY, "sampler": f"{order} order"}
+    sampler = {Sampling.poisson: "poisson", Sampling.order: f"{order} order"}.get(plan.sampling)
+    if plan.correlation is not None and isinstance(plan.correlation.participation, CyclicPoisson):
+        # Its coins are secret: nothing of them is written.
+        sampler = f"poisson within each of {plan.correlation.participation.groups} groups in turn"
+    return {"adjacency": plan.adjacency.value, "sampler": sampler}
 
 
 def differences(receipt: dict[str, Any], plan: Plan, ledger: Any) -> Iterator[str]:
     """Where a receipt says anything else than its plan, or than its visits made again."""
     if getattr(ledger, "correlation", None) != plan.correlation:
         yield "the ledger has another correlation than the plan: only one is correlated, or another strategy is"
-    visits = receipt["visits"] if _in_order(plan) else None
+    visits = receipt["visits"] if plan.sampling is Sampling.order else None
     words = {name: receipt[name] for name in ("adjacency", "sampler")}
     yield from differing("", words, _words(plan, visits["order"] if visits else ""))
     if visits is not None and plan.correlation is not None:
         yield from _visits(visits, receipt["steps"], plan.correlation.order, plan.workload.steps)
-
-
-def _in_order(plan: Plan) -> bool:
-    return plan.correlation is not None and isinstance(plan.correlation.participation, Participation)
 
 
 def _visits(visits: dict[str, Any], steps: int, allowed: Participation, planned: int) -> Iterator[str]:
@@ -72,7 +68,7 @@ def _visits(visits: dict[str, Any], steps: int, allowed: Participation, planned:
     if size > _MOST_EXAMPLES:
         yield f"the order of visits of {size} examples is too long to be made again"
         return
-    again = OrderedBatches(OwnOrder(size, allowed, planned, int(seed)), size, allowed, planned)
+    again = VisitedOrder(OwnOrder(size, allowed, planned, int(seed)), size, allowed, planned)
     try:
         again.return_to(visits["steps"])
     except (ScheduleViolated, InvalidArgument) as error:

@@ -8,11 +8,11 @@ import json
 import math
 
 import pytest
-from tests.training.receipts import KINDS, changed, containers, leaves
+from tests.records.receipts import KINDS, changed, containers, leaves
 
 from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger
-from plrvo.audit.receipt import found_by
+from plrvo.audit.receipt import verify
 from plrvo.validate import InvalidArgument
 
 AFTER = "what is done with a released gradient costs no privacy"
@@ -95,7 +95,7 @@ def accepted(path, text):
     other = path.with_name("changed.json")
     other.write_text(text)
     try:
-        found = found_by(other)
+        found = verify(other)
     except InvalidArgument:
         return False
     return not found
@@ -118,7 +118,7 @@ def put(value):
 
 def test_a_receipt_that_is_as_it_was_verifies(kind):
     path = kind[1]
-    assert found_by(path) == []
+    assert verify(path) == []
     assert accepted(path, changed(json.loads(path.read_text()), ("steps",), lambda container, key: None))
 
 

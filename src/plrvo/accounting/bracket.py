@@ -1,0 +1,87 @@
+"""The bracket of epsilons, and what every ledger can be asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plrvo.accounting.certified import Certificate
+from plrvo.accounting.workload import Workload
+from plrvo.noise.base import Noise
+
+
+@dataclass(frozen=True)
+class Epsilon:
+    """An epsilon as a bracket, never a bare number that could be mistaken for another.
+
+    Attributes:
+        certified: a proved upper bound, which a guarantee may rest on.
+        lower: what an attacker provably reaches; no valid epsilon is below it.
+        published: the paper's formula, which is not a bound; None where it does not apply.
+        delta: the delta at which all three hold.
+        method: which proof gave `certified`: "rdp", "pure", "pld", or "exact" (Gaussian noise without sampling).
+        order: the moment order of `certified` (None unless by "rdp").
+    """
+
+    certified: float
+    lower: float
+    published: float | None
+    delta: float
+    method: str
+    order: int | None
+
+    @property
+    def published_is_refuted(self) -> bool:
+        """Whether an attack provably exceeds the published figure."""
+        return self.published is not None and self.published < self.lower
+
+
+class AnyLedger(ABC):
+    """What has been released, and what it costs."""
+
+    entries: Any  # noises with their workloads, a field of one kind and computed by another: tuple[Entry, ...]
+    correlation: Any = None  # how the noise of different steps hangs together
+
+    @property
+    def steps(self) -> int:
+        return sum(work.steps for _, work in self.entries)
+
+    @abstractmethod
+    def plus(self, noise: Noise, work: Workload) -> AnyLedger:
+        """A ledger with so many more steps."""
+
+    @abstractmethod
+    def after(self, steps: int) -> AnyLedger | None:
+        """The ledger as it was after so many steps; None where steps of several kinds came in an unknown order."""
+
+    @abstractmethod
+    def certified(self, delta: float) -> Certificate:
+        """The certified epsilon alone, which is fast."""
+
+    @abstractmethod
+    def lower(self, delta: float) -> float:
+        """What an attacker provably reaches; for a ledger with steps in it."""
+
+    @abstractmethod
+    def published(self, delta: float) -> float | None:
+        """The paper's formula, None where it does not apply; for a ledger with steps in it."""
+
+    @abstractmethod
+    def to_list(self) -> list[dict[str, Any]]:
+        """Plain data, which `plrvo.accounting.correlated.read_ledger` turns back into an equal ledger."""
+
+    def epsilon(self, delta: float) -> Epsilon:
+        """The whole bracket."""
+        upper = self.certified(delta)
+        if not self.steps:
+            return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
+        with np.errstate(over="ignore"):
+            lower, published = self.lower(delta), self.published(delta)
+        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
+            raise ArithmeticError(
+                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
+            )
+        return Epsilon(upper.value, lower, published, delta, upper.method, upper.order)

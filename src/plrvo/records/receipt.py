@@ -1,0 +1,197 @@
+"""The receipt: what a run may claim. One frozen type, which the trainer writes, and verification and reports read.
+
+It protects against mistakes and damage, not against a forger: whoever trains can write what they like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting import Plan
+from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.correlated import read_ledger
+from plrvo.files import json_digest, read_json, write_json
+from plrvo.records import seeding
+from plrvo.records.consistency import Findings, examine
+from plrvo.records.fields import Fields
+from plrvo.records.folder import RECEIPT
+from plrvo.validate import InvalidArgument
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The three epsilons as a file has them; None where it has none."""
+
+    certified: float | None
+    lower: float | None
+    published: float | None
+
+    @property
+    def refutes_published(self) -> bool:
+        """Whether an attacker provably exceeds the paper's formula."""
+        return self.published is not None and self.lower is not None and self.published < self.lower
+
+
+@dataclass(frozen=True)
+class Receipt(Mapping[str, Any]):
+    """A document and where it lies. What it says of itself is not believed before `verify` finds no differences.
+
+    The properties are of the right form, or bad input of `receipt`.
+    """
+
+    document: dict[str, Any]
+    path: Path = Path(RECEIPT)
+
+    @staticmethod
+    def signed(parts: dict[str, Any]) -> Receipt:
+        """The receipt with these parts, and the digest of them."""
+        document = {"receipt": FORMAT, **parts}
+        return Receipt({**document, "digest": json_digest(document)})
+
+    @staticmethod
+    def read(path: Path) -> Receipt:
+        """What is written in the file, and not yet believed."""
+        if path.exists() and not path.is_file():  # what lies beside a pipe or a device is not what it is about
+            raise InvalidArgument("receipt", str(path), "a receipt file")
+        document = read_json(path, "receipt", "a receipt file")
+        if not isinstance(document, dict) or type(document.get("receipt")) is not int or document["receipt"] != FORMAT:
+            raise InvalidArgument("receipt", str(path), f"a receipt of format {FORMAT}")
+        return Receipt(document, path)
+
+    def write(self, path: Path) -> None:
+        """Whole or not at all."""
+        write_json(path, self.document)
+
+    def verify(self) -> Findings:
+        """Recompute every number, beside the files of the run; no differences if all is as it says."""
+        return examine(self.document, self.path.parent)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.document[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.document)
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+    @property
+    def _fields(self) -> Fields:
+        return Fields.of(self.document, self.path, "a receipt", argument="receipt")
+
+    @property
+    def plan(self) -> Plan:
+        return Plan.from_dict(self["plan"])
+
+    @property
+    def ledger(self) -> AnyLedger:
+        return read_ledger(self["ledger"])
+
+    @property
+    def bracket(self) -> Bracket:
+        epsilon = self._fields.part("epsilon")
+        return Bracket(epsilon.amount("certified"), epsilon.amount("lower"), epsilon.amount_or_none("published"))
+
+    @property
+    def delta(self) -> float:
+        return self._fields.amount("delta")
+
+    @property
+    def budget(self) -> float | None:
+        return self._fields.part("plan").amount_or_none("epsilon")
+
+    @property
+    def noise(self) -> dict[str, Any]:
+        """Kind and parameters of the noise itself, without the grid that it may be rounded to."""
+        given = self._fields.part("plan").part("noise")
+        given = given.part("base") if "base" in given else given
+        return {"noise": given.text("noise"), **given.content}
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums and noise were integers."""
+        return "cell" in self._fields.part("plan").part("noise")
+
+    @property
+    def task(self) -> str:
+        return self._fields.part("task").text_or_none("name") or "a task without a name"
+
+    @property
+    def model(self) -> str | None:
+        return self._fields.part("task").text_or_none("model")
+
+    @property
+    def examples(self) -> float | None:
+        return self._fields.part("task").amount_or_none("examples")
+
+    @property
+    def steps(self) -> int:
+        return round(self._fields.amount("steps"))
+
+    @property
+    def planned(self) -> int:
+        return round(self._work.amount("steps"))
+
+    @property
+    def sample_rate(self) -> float:
+        return self._work.amount("sample_rate")
+
+    @property
+    def clip(self) -> float:
+        return self._work.amount("clip")
+
+    @property
+    def _work(self) -> Fields:
+        return self._fields.part("plan").part("workload")
+
+    @property
+    def adjacency(self) -> str:
+        return self._fields.text("adjacency")
+
+    @property
+    def sampler(self) -> str:
+        return self._fields.text("sampler")
+
+    @property
+    def arithmetic(self) -> str:
+        return self._fields.text("arithmetic")
+
+    @property
+    def run(self) -> Mapping[str, Any]:
+        return self._fields.part("run").content
+
+    @property
+    def randomness(self) -> str:
+        return self._fields.part("run").text_or_none("randomness") or "a source that the receipt does not name"
+
+    @property
+    def seeded(self) -> bool | None:
+        """Whether the noise can be repeated by whoever knows a seed; None where the receipt does not say."""
+        return seeding.is_seeded(self.run)
+
+    @property
+    def warning(self) -> str | None:
+        """What has to be said before any epsilon of the run."""
+        return seeding.warning(self.run)
+
+    @property
+    def unsafe(self) -> bool:
+        return self.run.get("unsafe_diagnostics") is True
+
+    @property
+    def metrics_covered(self) -> bool:
+        """Whether the receipt vouches for the metrics beside it; the first receipts did not."""
+        return self.document.get("metrics") is not None
+
+    @property
+    def group(self) -> dict[str, Any] | None:
+        """What holds for all examples of one group, where they come in groups."""
+        if "group" not in self._fields:
+            return None
+        group = self._fields.part("group")
+        return {**group.content, "certified": group.amount_or_none("certified")}
