@@ -13,7 +13,7 @@ from plrvo.cli.main import main
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
 
-FIRST = Path(__file__).parents[1] / "training" / "first_receipts"
+FIRST = Path(__file__).parents[1] / "records" / "first_receipts"
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.journal import Journal
 from plrvo.records.metrics import summary
 from plrvo.records.seeding import is_seeded
-from plrvo.training import derived, loop, metrics
+from plrvo.records import derived, history, metrics
 from plrvo.training.checkpoint import read_extra
 from plrvo.validate import InvalidArgument
 

@@ -43,7 +43,7 @@ class AnyLedger(ABC):
     """What has been released, and what it costs."""
 
     entries: Any  # noises with their workloads, a field of one kind and computed by another: tuple[Entry, ...]
-    correlation: Any = None  # how the noise of different steps hangs together
+    correlation: Any  # how the noise of different steps hangs together, None if it does not
 
     @property
     def steps(self) -> int:

@@ -33,6 +33,7 @@ class Ledger(AnyLedger):
     """
 
     entries: tuple[Entry, ...] = ()
+    correlation = None  # no field
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", _merged(self.entries))
