@@ -25,6 +25,7 @@ from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipt import make_receipt, write_receipt
 from plrvo.training.seeding import CALLERS_GENERATORS, UNSEEDED
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 RECEIPT = "receipt.json"
@@ -183,7 +184,7 @@ class PrivateTrainer(Trainer):
         trained: Any = self.model
         task = {
             "model": type(trained).__name__,
-            "trainable_parameters": sum(p.numel() for p in trained.parameters() if p.requires_grad),
+            "trainable_parameters": trained_parameters(trained),
             "examples": len(examples),
             **self._task,
         }
