@@ -17,13 +17,14 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from plrvo.accounting import Plan
+from plrvo.accounting import Plan, Workload
 from plrvo.files import locked, write_bytes
 from plrvo.noise import Keystream
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training import journal as journals
 from plrvo.training import metrics as covered
+from plrvo.training.checkpoint import read_extra
 from plrvo.training.diagnostics import FILE as UNSAFE
 from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.journal import Journal, reconcile, weights_digest
@@ -36,7 +37,8 @@ from plrvo.validate import InvalidArgument
 CHECKPOINT, WEIGHTS, RECEIPT, LOCK = "checkpoint.safetensors", "model.safetensors", "receipt.json", ".lock"
 JOURNAL, METRICS = journals.FILE, covered.FILE
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]]
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 SCHEDULES = ("constant", "linear")
 
 
@@ -60,6 +62,7 @@ class Settings:
     resume: bool = False
     seed: int | None = None
     unsafe_diagnostics: bool = False  # write what is known of private examples before the noise
+    job: dict[str, Any] | None = None  # what was asked for (`plrvo.tasks.job`), kept in the folder
 
     def check(self) -> None:
         """Refuse what would fail after work has been done, or would overwrite another run."""
@@ -95,7 +98,13 @@ def check_folder(out: Path, resume: bool) -> None:
     if resume and not (out / CHECKPOINT).exists():
         raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
     if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT, JOURNAL)):
-        raise InvalidArgument("out", str(out), "a new folder, or --resume: this one holds a run")
+        raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a run")
+
+
+def read_job(out: Path) -> Any:
+    """What was asked for when the run in this folder was begun; None in one of an older version."""
+    extra = read_extra(out / CHECKPOINT)
+    return extra.get("job") if isinstance(extra, dict) else None
 
 
 @dataclass(frozen=True)
@@ -119,13 +128,9 @@ class Streams:
 
 def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
     """One of OPTIMIZERS."""
+    own = {"momentum": settings.momentum} if name == "sgd" else {}
     parameters = [p for p in module.parameters() if p.requires_grad]
-    rate, decay = settings.learning_rate, settings.weight_decay
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay)
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    return OPTIMIZERS[name](parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, **own)
 
 
 def run_private(
@@ -295,6 +300,8 @@ class _Work:
             audit,
             self.journal,
             covered.summary(out / METRICS, len(metrics)),
+            # Where the data lies is of use on this machine only.
+            self.settings.job and {name: value for name, value in self.settings.job.items() if name != "data_dir"},
         )
         write_receipt(out / RECEIPT, self.receipt)
 
@@ -306,29 +313,25 @@ class _Work:
             "fixed": self.fixed,
             "observed": None if self.task.observer is None else self.task.observer.state(),
             "journal": self.journal.summary(),
+            "job": self.settings.job,
         }
         self.engine.save_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer, extra=extra)
 
 
 def run_plain(
-    task: Task,
-    module: nn.Module,
-    sample_rate: float,
-    steps: int,
-    settings: Settings,
-    streams: Streams,
-    watch: Watcher | None = None,
+    task: Task, module: nn.Module, work: Workload, settings: Settings, streams: Streams, watch: Watcher | None = None
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
     settings.check()
+    steps = work.steps
     sampler = PoissonSampler(
         size=task.size,
-        sample_rate=sample_rate,
+        sample_rate=work.sample_rate,
         steps=steps,
         generator=streams.batches,
         lengths=getattr(task.data, "lengths", None),
     )
-    batch_size = settings.expected_batch_size or round(sample_rate * task.size)
+    batch_size = settings.expected_batch_size or round(work.sample_rate * task.size)
     optimizer = PlainOptimizer(build_optimizer(settings.optimizer, module, settings), batch_size)
 
     def save(metrics: list[dict[str, Any]]) -> None:
