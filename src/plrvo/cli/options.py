@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from plrvo.accounting import Workload
 from plrvo.accounting.named import named_noise
 from plrvo.files import read_json
 from plrvo.noise import Noise, noise_from_dict
+from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument, required
 
 
@@ -97,12 +99,13 @@ def option_name(argument: str, command: str = "") -> str:
 
 
 def spelled(message: str, command: str = "") -> str:
-    """A message of the library, where arguments stand in backticks, with the options of the command.
+    """A message of the library, where arguments of a job stand in backticks, with the options of the command.
 
-    >>> spelled("no value beside `noise_file`, as in `plrvo account`")
-    'no value beside --noise-file, as in `plrvo account`'
+    >>> spelled("no value beside `sample_rate`, as `design` has it")
+    'no value beside --sample-rate, as `design` has it'
     """
-    return re.sub("`([a-z_]+)`", lambda found: option_name(found[1], command), message)
+    arguments = "|".join([*(field.name for field in fields(Job)), "out", "resume"])
+    return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
 
 
 def read_workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:

@@ -210,7 +210,7 @@ class _Work:
         self.journal = Journal.open(self.settings.out / JOURNAL)
         unsafe = self.settings.unsafe_diagnostics and self.chief
         self.diagnostics = Diagnostics(self.settings.out / UNSAFE, [dict(self.task.unsafe)]) if unsafe else None
-        self.fixed = {**self.settings.fixed, "task": self.task.description}
+        self.fixed = {**self.settings.fixed, "task": _anywhere(self.task.description)}
         self.history: list[dict[str, Any]] = []  # the run's own list, which grows
 
     def begin(self) -> list[dict[str, Any]]:
@@ -233,8 +233,9 @@ class _Work:
     def _take_up(self, state: dict[str, Any]) -> None:
         observer = self.task.observer
         for name, value in self.fixed.items():
-            if state["fixed"].get(name) != value:
-                raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
+            known = _anywhere(state["fixed"][name]) if name == "task" else state["fixed"].get(name)
+            if known != value:
+                raise InvalidArgument(name, value, f"{known}, as in the run that is resumed")
         reconcile(self.journal, state["journal"])
         lost = self.journal.steps - self.optimizer.steps_taken
         if lost > 0 and not self.repeatable:
@@ -300,8 +301,7 @@ class _Work:
             audit,
             self.journal,
             covered.summary(out / METRICS, len(metrics)),
-            # Where the data lies is of use on this machine only.
-            self.settings.job and {name: value for name, value in self.settings.job.items() if name != "data_dir"},
+            self.settings.job and _anywhere(self.settings.job),
         )
         write_receipt(out / RECEIPT, self.receipt)
 
@@ -323,11 +323,10 @@ def run_plain(
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
     settings.check()
-    steps = work.steps
     sampler = PoissonSampler(
         size=task.size,
         sample_rate=work.sample_rate,
-        steps=steps,
+        steps=work.steps,
         generator=streams.batches,
         lengths=getattr(task.data, "lengths", None),
     )
@@ -343,14 +342,14 @@ def run_plain(
         optimizer=optimizer,
         loader=whole_batches(task.data, sampler),
         loss=summed(task.loss),
-        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == steps),
+        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == work.steps),
         epsilon=lambda: None,
-        steps=steps,
+        steps=work.steps,
         save=save,
         evaluate_every=settings.evaluate_every,
-        checkpoint_every=steps,
+        checkpoint_every=work.steps,
         physical_batch=settings.physical_batch,
-        learning_rate=settings.rate_at(steps),
+        learning_rate=settings.rate_at(work.steps),
         watch=watch,
     )
     with _alone(settings):
@@ -383,6 +382,11 @@ def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dic
         "unsafe_diagnostics": settings.unsafe_diagnostics,
         "metrics": metrics[-1] if metrics else None,
     }
+
+
+def _anywhere(words: dict[str, Any]) -> dict[str, Any]:
+    """A task or a job wherever its data lies, which is of use on this machine and today only."""
+    return {name: value for name, value in words.items() if name not in ("data_source", "data_dir")}
 
 
 def _weights(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 from plrvo.training.loop import write_history
 
 FILE = "unsafe-diagnostics.jsonl"
-WARNING = f"--unsafe-diagnostics: {FILE} tells of private examples without noise; no guarantee covers it"
+WARNING = f"`unsafe_diagnostics`: {FILE} tells of private examples without noise; no guarantee covers it"
 
 
 @dataclass
