@@ -298,6 +298,15 @@ def test_every_row_of_metrics_is_checked(tmp_path, change, said):
     assert found == [] if said is None else [line for line in found if said in line]
 
 
+def test_a_receipt_of_the_second_revision_has_no_job_and_verifies(folder):
+    def second(receipt):
+        del receipt["job"]
+        receipt["revision"] = 2
+
+    assert forge(folder, second) == []
+    assert "'job' is not a part of a receipt" in forge(folder, lambda receipt: receipt.update(job=None))
+
+
 def test_a_journal_beside_a_receipt_of_the_first_revision_is_read(tmp_path):
     folder = Path(shutil.copytree(FIRST / "corr", tmp_path / "run"))
     assert forge(folder, lambda receipt: receipt.pop("journal")) == []

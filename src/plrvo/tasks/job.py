@@ -27,8 +27,8 @@ _PARAMETERS = (*_WIDTHS, "k", "shared")
 _ORDER = ("epochs", "batch_size", "restart_every", "separation")
 _FIXED_BY_PLAN = ("noise", *_PARAMETERS, "epsilon", "delta", "clip", "sample_rate", "steps", "correlation", *_ORDER)
 _OF_AUDIT = ("canary", "coordinates", "confidence", "guesses")
-_PRIVATE = ("plan", "epsilon", "delta", *_PARAMETERS, "correlation", *_ORDER, "exact", "grid", "clipping")
-_PRIVATE += ("grad_sample_mode", "postprocess", "audit", *_OF_AUDIT, "unsafe_diagnostics")
+_PRIVATE = ("correlation", *_ORDER, "exact", "grid", "plan", "epsilon", "delta", *_PARAMETERS, "audit", *_OF_AUDIT)
+_PRIVATE += ("postprocess", "clipping", "grad_sample_mode", "unsafe_diagnostics")
 # Where the data lies, and how often and in which portions this machine works: no other run comes of it.
 _ANEW = ("data_dir", "physical_batch", "evaluate_every", "checkpoint_every")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plrvo.accounting import Plan
+from plrvo.accounting.named import KINDS
 from plrvo.noise import GridNoise
 from plrvo.training.compared import is_count, is_finite, same
 from plrvo.training.seeding import FIXED_SEED
@@ -34,10 +35,11 @@ def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:
     for name in wrong:
         yield f"job.{shortened(name)} is {shortened(job[name])}, which cannot be asked for"
     due = _due(job, plan, receipt)
+    planned = "plan" in job or isinstance(job.get("noise"), dict)  # these bring what was not asked for by name
+    job = job if planned else {"noise": KINDS[0], **job}
     for name in sorted(due.keys() & job.keys() - wrong):
         if not same(job[name], due[name]):
             yield f"job.{name} is {shortened(job[name])}; the run had {shortened(due[name])}"
-    planned = "plan" in job or isinstance(job.get("noise"), dict)  # these bring what was not asked for by name
     for name in ("audit", "postprocess", "unsafe_diagnostics", *(() if planned else ("epsilon", "exact"))):
         if name not in job and due.get(name) not in (None, False):
             yield f"the run had {name} {shortened(due[name])}, which its job does not ask for"
