@@ -21,8 +21,10 @@ from plrvo.tasks.catalog import FAMILIES
 from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument
 
-_WISHES = ("model", "noise", "noise_multiplier", "scale", "k", "theta", "shared", "epsilon", "clip", "sample_rate")
-_WISHES += ("steps", "delta", "learning_rate")
+_WISHES = (
+    *("model", "noise", "noise_multiplier", "scale", "k", "theta", "shared", "epsilon", "clip", "sample_rate"),
+    *("steps", "delta", "learning_rate"),
+)
 _ATTACK = ("data_dir", "seed", "audit", "canary", "coordinates", "guesses", "confidence")  # also beside a receipt
 
 

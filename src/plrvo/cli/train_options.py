@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 TaskArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}.")]
 _DATA_DIR = "Folder with the data sets; else PLRVO_DATA, else a download."
 DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help=_DATA_DIR)]
-PANELS = {
+PANELS: dict[str, dict[str, str | None]] = {
     "Learning": {
         "model": "Images: cnn (the default), cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, "
         "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint. Tables: "

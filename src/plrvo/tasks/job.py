@@ -27,8 +27,10 @@ _PARAMETERS = (*_WIDTHS, "k", "shared")
 _ORDER = ("epochs", "batch_size", "restart_every", "separation")
 _FIXED_BY_PLAN = ("noise", *_PARAMETERS, "epsilon", "delta", "clip", "sample_rate", "steps", "correlation", *_ORDER)
 _OF_AUDIT = ("canary", "coordinates", "confidence", "guesses")
-_PRIVATE = ("correlation", *_ORDER, "exact", "grid", "plan", "epsilon", "delta", *_PARAMETERS, "audit", *_OF_AUDIT)
-_PRIVATE += ("postprocess", "clipping", "grad_sample_mode", "unsafe_diagnostics")
+_PRIVATE = (
+    *("correlation", *_ORDER, "exact", "grid", "plan", "epsilon", "delta", *_PARAMETERS, "audit", *_OF_AUDIT),
+    *("postprocess", "clipping", "grad_sample_mode", "unsafe_diagnostics"),
+)
 # Where the data lies, and how often and in which portions this machine works: no other run comes of it.
 _ANEW = ("data_dir", "physical_batch", "evaluate_every", "checkpoint_every")
 
@@ -116,7 +118,7 @@ class Job:
         return {name: _written(value) for name, value in self.asked.items()}
 
     @staticmethod
-    def read(words: Mapping[str, Any]) -> Job:
+    def read(words: Any) -> Job:
         """The job of words from outside: what `to_dict` wrote, or options that were given, with the plan in a file."""
         if not isinstance(words, Mapping) or words.keys() - _hints().keys():
             raise InvalidArgument("job", words, "an object with the names of " + ", ".join(_hints()))

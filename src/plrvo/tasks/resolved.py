@@ -23,8 +23,10 @@ from plrvo.training.loop import Watcher, read_history
 from plrvo.training.unwrap import clipped_dimension
 from plrvo.validate import InvalidArgument
 
-_AS_ASKED = ("momentum", "weight_decay", "clipping", "grad_sample_mode", "postprocess", "evaluate_every")
-_AS_ASKED += ("checkpoint_every", "seed", "unsafe_diagnostics")
+_AS_ASKED = (
+    *("momentum", "weight_decay", "clipping", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
+    *("seed", "unsafe_diagnostics"),
+)
 
 
 @dataclass(frozen=True)
