@@ -14,7 +14,6 @@ from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
 from plrvo.accounting.named import KINDS, named_noise, narrowest
 from plrvo.audit.one_run import CanaryKind, Rule
-from plrvo.noise import Noise
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.job import Job
 from plrvo.tasks.preset import Task
@@ -92,6 +91,8 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     correlation: Correlation | None = None
     if job.plan is not None:
         work, delta = job.plan.workload, job.plan.delta
+        if job.audit is not None and job.plan.correlation is not None:
+            raise InvalidArgument("audit", job.audit, "a plan without correlation: canaries join sampled batches")
     elif job.correlation is not None:
         sums, order = job.momentum if optimizer == "sgd" else 0.0, (job.epochs, job.batch_size, job.restart_every)
         correlation, steps = named_correlation(
@@ -103,13 +104,12 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     task, module = preset.task, preset.module
     if job.audit is not None:
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
-    dimension = clipped_dimension(module, job.clipping)
-    plan = None
-    if job.plan is not None:
-        plan = _covering(job.plan, dimension, job)
-    elif job.private:
-        work = replace(work, dimension=dimension)
-        plan = _plan(job, work, delta, correlation)
+    dimension, plan = clipped_dimension(module, job.clipping), job.plan
+    if plan is None and job.private:
+        plan = _plan(job, replace(work, dimension=dimension), delta, correlation)
+    elif plan is not None and job.audit is not None and plan.workload.dimension < dimension:
+        room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
+        raise InvalidArgument("audit", job.audit, room)
     if plan is not None and job.exact:
         plan = on_grid(plan, job.grid)
     # A clipped gradient has at most the norm of the clip, so the rate of sgd is asked for in units of it.
@@ -137,20 +137,9 @@ def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | Non
     noise = KINDS[0] if job.noise is None else job.noise
     if job.epsilon is not None:
         return narrowest(noise, work, job.epsilon, delta, correlation, k=job.k, shared=job.shared)
-    if not isinstance(noise, Noise):
-        given = (job.noise_multiplier, job.scale, job.k, job.theta, job.shared)
-        noise = named_noise(noise, work.clip, *given)
+    if isinstance(noise, str):
+        noise = named_noise(noise, work.clip, job.noise_multiplier, job.scale, job.k, job.theta, job.shared)
     return Plan.certify(noise, work, delta, None, correlation)
-
-
-def _covering(plan: Plan, dimension: int, job: Job) -> Plan:
-    """The plan, where it has room for the parameters of canaries."""
-    if job.audit is not None and plan.correlation is not None:
-        raise InvalidArgument("audit", job.audit, "a plan without correlation: canaries join sampled batches")
-    if job.audit is not None and plan.workload.dimension < dimension:
-        room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
-        raise InvalidArgument("audit", job.audit, room)
-    return plan
 
 
 def _with_canaries(
