@@ -50,6 +50,13 @@ def shortened(value: object) -> str:
     return text if len(text) <= 400 else f"{text[:150]}...{text[-50:]}"
 
 
+def required(**arguments: Any) -> None:
+    """Every one of these must have a value."""
+    for name, value in arguments.items():
+        if value is None:
+            raise InvalidArgument(name, None, "a value: it is required")
+
+
 def number(expected: str = "a number", **arguments: Any) -> None:
     """A real number, and not NaN, nor a whole number that no float comes near."""
     for name, value in arguments.items():

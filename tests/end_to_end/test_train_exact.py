@@ -8,6 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from plrvo.cli.main import main
+from plrvo.records.folder import CHECKPOINT
 from plrvo.records.history import read_history
 from plrvo.tasks import experiment
 
@@ -67,7 +68,7 @@ def crash_at(step: int, out: Path, monkeypatch: pytest.MonkeyPatch, keep: Path |
     def broken(task: Any, module: Any, settings: Any, last: bool) -> Any:
         seen.append(1)
         if keep is not None and len(seen) == step // 2 - 1:
-            keep.write_bytes((settings.out / experiment.CHECKPOINT).read_bytes())
+            keep.write_bytes((settings.out / CHECKPOINT).read_bytes())
         if len(seen) == step // 2:
             raise Crash
         return evaluate(task, module, settings, last)

@@ -16,6 +16,7 @@ from plrvo.files import json_digest
 from plrvo.tasks import catalog
 from plrvo.tasks.audited import Planting, with_canaries
 from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.job import Job
 
 WORK = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=650)
 FIVE_PER_EPOCH = plrvo.Workload(sample_rate=1.0, steps=6, clip=1.0, dimension=650)
@@ -73,6 +74,15 @@ def _l1(folder: Path) -> Path:
     return run(folder, plrvo.Plan.certify(plrvo.Laplace(2.0), work, DELTA), clipping="l1", grad_sample_mode="hooks")
 
 
+def _asked(folder: Path) -> Path:
+    """With every wish that a receipt has elsewhere as well, and some that it has not."""
+    noise = {"noise": "gaussian", "epsilon": 50.0, "delta": DELTA, "clip": 0.5, "sample_rate": 0.1, "steps": 6}
+    learning = {"learning_rate": 0.3, "optimizer": "sgd", "schedule": "linear", "momentum": 0.8, "weight_decay": 0.1}
+    rest = {"postprocess": "clamp", "clipping": "per_layer", "seed": 3, "evaluate_every": 2, "checkpoint_every": 4}
+    Job("digits", model="logistic", **noise, **learning, **rest).resolve(folder).train()
+    return folder / "receipt.json"
+
+
 KINDS: dict[str, Callable[[Path], Path]] = {
     "poisson": _poisson,
     "exact": _exact,
@@ -82,6 +92,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "grouped": _grouped,
     "per_layer": _per_layer,
     "l1": _l1,
+    "asked": _asked,
 }
 
 Path_ = tuple[str | int, ...]

@@ -15,11 +15,11 @@ from tests.records.receipts import KINDS, changed
 
 import plrvo
 from plrvo.audit.receipt import examine, verify
+from plrvo.records import derived, metrics
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.journal import Journal
 from plrvo.records.metrics import summary
 from plrvo.records.seeding import is_seeded
-from plrvo.records import derived, history, metrics
 from plrvo.training.checkpoint import read_extra
 from plrvo.validate import InvalidArgument
 
@@ -239,7 +239,7 @@ def test_a_receipt_is_read_once(folder, monkeypatch):
 def test_metrics_are_read_once(folder, monkeypatch):
     """The rows that are checked are those that have the digest."""
     opened, plain = [], metrics.open_regular
-    for module in (metrics, derived, loop):  # whoever reads or digests a file
+    for module in (metrics, derived, history):  # whoever reads or digests a file
         monkeypatch.setattr(module, "open_regular", lambda path: opened.append(path.name) or plain(path))
     assert verify(folder / "receipt.json") == []
     assert opened.count("metrics.jsonl") == 1
@@ -296,6 +296,15 @@ def test_every_row_of_metrics_is_checked(tmp_path, change, said):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = list(metrics.differences(tmp_path, summary(path, 20), rows[-1], ledger, 1e-5, set(range(1, 21))))
     assert found == [] if said is None else [line for line in found if said in line]
+
+
+def test_a_receipt_of_the_second_revision_has_no_job_and_verifies(folder):
+    def second(receipt):
+        del receipt["job"]
+        receipt["revision"] = 2
+
+    assert forge(folder, second) == []
+    assert "'job' is not a part of a receipt" in forge(folder, lambda receipt: receipt.update(job=None))
 
 
 def test_a_journal_beside_a_receipt_of_the_first_revision_is_read(tmp_path):

@@ -14,7 +14,7 @@ from plrvo.audit.mechanism import new_seed
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
-from plrvo.cli.options import WORK
+from plrvo.cli.options import WORK, read_kind
 from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
@@ -136,8 +136,7 @@ def clipbkd(
         _check_covered(run, work)
         noises: list[tuple[float | None, Noise]] = [(None, run.noise)]
     else:
-        given = (noise, noise_multiplier, scale, k, theta, shared, noise_file)
-        noises = common.fitted(work, delta, epsilon or [], *given)
+        noises = common.fitted(work, delta, epsilon or [], read_kind(noise, noise_file), **widths)
     word = common.word_for(claim, run)
     seed = new_seed() if seed is None else seed
     results, rows = [], []

@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from plrvo.accounting import Workload, calibrate
+from plrvo.accounting import Workload
+from plrvo.accounting.named import named_noise, narrowest
 from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
 from plrvo.audit.receipt import examine
 from plrvo.audit.verdict import claimed_epsilon
 from plrvo.cli import options, show
-from plrvo.cli.options import read_noise, required
 from plrvo.noise import Noise
 from plrvo.records import Receipt
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, required
 
 PANEL = "Audit"
 ClaimOption = Annotated[
@@ -117,27 +117,18 @@ def word_for(claim: str | None, receipt: Subject | None) -> str:
 
 
 def fitted(
-    work: Workload,
-    delta: float,
-    epsilons: Sequence[float],
-    kind: options.NoiseKind | None,
-    noise_multiplier: float | None,
-    scale: float | None,
-    k: float | None,
-    theta: float | None,
-    shared: bool,
-    noise_file: Path | None,
+    work: Workload, delta: float, epsilons: Sequence[float], shape: str | Noise, **widths: Any
 ) -> list[tuple[float | None, Noise]]:
     """The noise as given, or its shape fitted to each of the epsilons."""
     if not epsilons:
-        return [(None, read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, noise_file))]
-    for name, value in (("noise_multiplier", noise_multiplier), ("scale", scale), ("theta", theta)):
-        if value is not None:
-            raise InvalidArgument(name, value, "no width of the noise beside --epsilon, which finds it")
-    if kind is options.NoiseKind.gamma:
+        return [(None, named_noise(shape, work.clip, **widths) if isinstance(shape, str) else shape)]
+    for name in ("noise_multiplier", "scale", "theta"):
+        if widths[name] is not None:
+            raise InvalidArgument(name, widths[name], "no width of the noise beside --epsilon, which finds it")
+    k, shared = widths["k"], widths["shared"]
+    if shape == options.NoiseKind.gamma:
         required(k=k)
-    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
-    return [(value, calibrate(start, work, value, delta)) for value in epsilons]
+    return [(value, narrowest(shape, work, value, delta, k=k, shared=shared).noise) for value in epsilons]
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from plrvo.accounting import calibrate as fit
-from plrvo.accounting import epsilon as bracket_of
+from plrvo.accounting.named import narrowest
 from plrvo.cli import options, show
-from plrvo.cli.options import NoiseKind, read_noise, read_workload, required
+from plrvo.cli.options import NoiseKind, read_kind, read_workload
 from plrvo.noise import Gaussian
+from plrvo.validate import required
 
 
 def calibrate(
@@ -33,9 +33,8 @@ def calibrate(
     work = read_workload(clip, sample_rate, steps, dimension)
     if noise is NoiseKind.gamma:
         required(k=k)
-    start = read_noise(noise, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
-    fitted = fit(start, work, epsilon, delta)  # type: ignore[arg-type]
-    bracket = bracket_of(fitted, work, delta)
+    plan = narrowest(read_kind(noise, noise_file), work, epsilon, delta, k=k, shared=shared)  # type: ignore[arg-type]
+    fitted, bracket = plan.noise, plan.bracket
     if not as_json:
         show.bracket_table(fitted, work, bracket)
         return

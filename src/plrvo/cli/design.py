@@ -18,10 +18,9 @@ from rich.table import Table
 
 from plrvo.accounting import Plan, Workload
 from plrvo.cli import options, show
-from plrvo.cli.options import required
 from plrvo.designer import Accountant, Design, Limits, explain
 from plrvo.designer.designed import design as search
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, required
 
 _PATIENCE = 1.0  # seconds after which a bar appears
 

@@ -12,7 +12,7 @@ from plrvo.cli.account import account
 from plrvo.cli.audit import audit
 from plrvo.cli.calibrate import calibrate
 from plrvo.cli.design import design
-from plrvo.cli.options import option_name
+from plrvo.cli.options import option_name, spelled
 from plrvo.cli.report import report
 from plrvo.cli.reproduce import reproduce
 from plrvo.cli.selftest import selftest
@@ -61,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = app(list(arguments) if arguments is not None else None, standalone_mode=False)
         return result if isinstance(result, int) else 0
     except InvalidArgument as error:
-        return _refuse(f"{option_name(error.argument)} {_shown(error.value)}: expected {error.expected}")
+        command = _command(sys.argv[1:] if arguments is None else arguments)
+        expected = spelled(error.expected, command)
+        return _refuse(f"{option_name(error.argument, command)} {_shown(error.value)}: expected {expected}")
     except _UsageError as error:
         return 2 if type(error).__name__ == "NoArgsIsHelpError" else _refuse(_usage_message(error))
     except OSError as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from plrvo.accounting import Workload
+from plrvo.accounting.named import named_noise
 from plrvo.files import read_json
-from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise, noise_from_dict
-from plrvo.validate import InvalidArgument, number, positive
+from plrvo.noise import Noise, noise_from_dict
+from plrvo.tasks.job import Job
+from plrvo.validate import InvalidArgument, required
 
 
 class NoiseKind(StrEnum):
@@ -75,22 +79,33 @@ OPTION_OF_ARGUMENT = {
     "b": "--scale",
     "sigma": "--noise-multiplier",
     "name": "TASK",
+    "task": "TASK",
     "receipt": "RECEIPT",
     "runs": "RUN",
     "audited_receipt": "--receipt",
 }
 
 
-def option_name(argument: str) -> str:
+OF_ONE_COMMAND = {
+    "train": {"learning_rate": "--lr"},
+    "audit one-run": {"learning_rate": "--lr", "audit": "--canaries"},
+}
+
+
+def option_name(argument: str, command: str = "") -> str:
     """The option through which a library argument came in."""
-    return OPTION_OF_ARGUMENT.get(argument, "--" + argument.replace("_", "-"))
+    known = OPTION_OF_ARGUMENT | OF_ONE_COMMAND.get(command, {})
+    return known.get(argument, "--" + argument.replace("_", "-"))
 
 
-def required(**values: Any) -> None:
-    """Every one of these options must have been given."""
-    for name, value in values.items():
-        if value is None:
-            raise InvalidArgument(name, None, "a value: this option is required")
+def spelled(message: str, command: str = "") -> str:
+    """A message of the library, where arguments of a job stand in backticks, with the options of the command.
+
+    >>> spelled("no value beside `sample_rate`, as `design` has it")
+    'no value beside --sample-rate, as `design` has it'
+    """
+    arguments = "|".join([*(field.name for field in fields(Job)), "out", "resume"])
+    return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
 
 
 def read_workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:
@@ -110,21 +125,18 @@ def read_noise(
     noise_file: Path | None,
 ) -> Noise:
     """The noise that the options describe; exactly one of --noise and --noise-file."""
-    if noise_file is not None:
-        if kind is not None:
-            raise InvalidArgument("noise_file", str(noise_file), "no --noise beside it")
-        return _noise_from_file(noise_file)
-    required(noise=kind)
-    if kind is NoiseKind.gaussian:
-        required(noise_multiplier=noise_multiplier)
-        number(noise_multiplier=noise_multiplier)
-        positive(noise_multiplier=noise_multiplier, clip=clip)
-        return Gaussian(noise_multiplier * clip)  # type: ignore[operator]
-    if kind is NoiseKind.laplace:
-        required(scale=scale)
-        return Laplace(scale)  # type: ignore[arg-type]
-    required(k=k, theta=theta)
-    return GammaPLRV(k, theta, shared)  # type: ignore[arg-type]
+    named = read_kind(kind, noise_file)
+    return named_noise(named, clip, noise_multiplier, scale, k, theta, shared) if isinstance(named, str) else named
+
+
+def read_kind(kind: str | None, noise_file: Path | None) -> str | Noise:
+    """The name of a noise, or the noise in a file."""
+    if noise_file is None:
+        required(noise=kind)
+        return str(kind)
+    if kind is not None:
+        raise InvalidArgument("noise_file", str(noise_file), "no --noise beside it")
+    return _noise_from_file(noise_file)
 
 
 def _noise_from_file(path: Path) -> Noise:

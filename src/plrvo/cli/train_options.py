@@ -1,207 +1,123 @@
-"""The options of `plrvo train`, in the order of its help."""
+"""The options of commands that train, in the order of their help: fields of a job by name."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
-from plrvo.audit.one_run import CanaryKind
+from plrvo.accounting.correlated.named import BATCH, CYCLIC
+from plrvo.accounting.correlated.named import NAMES as CORRELATIONS
 from plrvo.cli import options
 from plrvo.tasks.catalog import NAMES as TASKS
+from plrvo.tasks.job import Job
 
-_RUN, _LEARN, _AUDIT = "Run", "Learning", "Audit"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+TaskArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}.")]
+_DATA_DIR = "Folder with the data sets; else PLRVO_DATA, else a download."
+DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help=_DATA_DIR)]
+PANELS: dict[str, dict[str, str | None]] = {
+    "Learning": {
+        "model": "Images: cnn (the default), cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, "
+        "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint. Tables: "
+        "stories15M (the default), smollm2, or the hub name or folder of a causal language model.",
+        "trainable": "Text: all, lora, bias or head (the default; for tables, all is).",
+        "max_length": "Text: tokens at which an example is cut.",
+        "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
+        "optimizer": "sgd, adam or adamw.",
+        "schedule": "Of the learning rate: constant, or linear to zero.",
+        "momentum": "Momentum of sgd.",
+        "weight_decay": None,
+        "postprocess": "score or clamp: free of privacy cost.",
+        "clipping": "flat, per_layer, or l1 (laplace only).",
+        "grad_sample_mode": "auto, bookkeeping, hooks or ghost.",
+    },
+    "Run": {
+        "limit": "Text: train on the first so many examples only.",
+        "references": "Tables: train on so many texts of each table only.",
+        "test_limit": "Tables: test on so many tables, evenly spread.",
+        "beams": "Tables: width of the beam search; 1 is greedy.",
+        "top_p": "Tables: draw texts from the likeliest tokens instead.",
+        "data": "Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.",
+        "physical_batch": "At most so many examples in memory at once.",
+        "seed": "Makes the run repeatable, and not private against whoever knows it.",
+        "data_dir": _DATA_DIR,
+        "evaluate_every": "Steps between tests.",
+        "checkpoint_every": "Steps between checkpoints.",
+        "unsafe_diagnostics": "Write batch sizes and training losses, which no guarantee covers; the receipt says so.",
+    },
+    options.NOISE: {
+        "noise": "gamma (the default), laplace or gaussian; none trains WITHOUT privacy.",
+        "plan": "A plan from `plrvo design --save`; it brings noise, clip, rate, steps and delta.",
+        "noise_multiplier": "gaussian: standard deviation divided by the clip.",
+        "scale": "laplace: scale b at sum scale.",
+        "k": "gamma: shape of the inverse scale.",
+        "theta": "gamma: scale (not rate) of the inverse scale.",
+        "shared": "gamma: one random scale per step for all coordinates.",
+        "exact": "Integers and exact noise: safe against attacks on last bits.",
+        "grid": "With --exact: the unit of the integers; chosen by default.",
+    },
+    options.BUDGET: {
+        "epsilon": "Privacy budget.",
+        "delta": "Failure probability of the guarantee; 1e-5 for images, 1/(2N) for text by default.",
+    },
+    options.WORK: {
+        "clip": "l2 norm to which each gradient is clipped; by default what suits the task.",
+        "sample_rate": "Probability with which an example joins a batch; by default what suits the task.",
+        "steps": "Number of noisy steps; by default what suits the task.",
+    },
+    "Correlated noise": {
+        # In bold, since :B: would be an emoji to the printer of help.
+        "correlation": "Correlated noise, data in a fixed order: "
+        + CORRELATIONS.replace(CYCLIC, f"[bold]{CYCLIC}[/bold]")
+        + ".",
+        "epochs": "Passes over the data, with --correlation.",
+        "batch_size": f"Examples in a step, with --correlation; {BATCH} by default.",
+        "restart_every": "Epochs after which noise starts anew.",
+        "separation": "Steps between two visits of an example, at least; one epoch (a fixed order) by default. Fewer "
+        "let examples be shuffled, and cost more.",
+    },
+    "Audit": {
+        "audit": "Plant so many canaries, and audit the run by them.",
+        "canary": "gradient (the default; white box): in parameters beside the model, read from every step; example "
+        "(black box): made-up inputs, read from the model's outputs.",
+        "coordinates": "Spread each gradient over so many.",
+        "confidence": "Probability that the audited epsilon is valid.",
+        "guesses": "Fix the number of guesses; by default the best of five shares of the canaries, corrected.",
+    },
+}
 
 
-class TrainNoise(StrEnum):
-    """The noises that training knows by name."""
+def options_of_a_job(command_name: str, names: Collection[str], **usual: Any) -> Callable[[Command], Command]:
+    """Give a command options by the names of fields in the place of its `**asked`: None, or `usual`, by default."""
+    hints, defaults = get_type_hints(Job), {field.name: field.default for field in fields(Job)}
 
-    gamma = "gamma"
-    laplace = "laplace"
-    gaussian = "gaussian"
-    none = "none"
+    def parameter(name: str, panel: str, text: str | None) -> inspect.Parameter:
+        kind = Path if name == "plan" else (get_args(hints[name]) or (hints[name],))[0]
+        shown = usual.get(name, defaults[name])
+        option = typer.Option(
+            options.option_name(name, command_name),
+            help=text,
+            rich_help_panel=panel,
+            show_default=False if shown is None or shown is False else str(shown),
+        )
+        annotation, default = Annotated[kind | None, option], usual.get(name)
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    def decorated(command: Command) -> Command:
+        known = inspect.signature(command, eval_str=True)
+        own = [p for p in known.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        asked = [parameter(name, *at) for name, at in _places().items() if name in names]
+        command.__signature__ = known.replace(parameters=[*own, *asked])  # type: ignore[attr-defined]
+        return command
+
+    return decorated
 
 
-TaskArgument = Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}.", show_default=False)]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="Images: cnn (the default), cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, "
-        "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint. "
-        "Tables: stories15M (the default), smollm2, or the hub name or folder of a causal language model.",
-        rich_help_panel=_LEARN,
-    ),
-]
-TrainableOption = Annotated[
-    str | None,
-    typer.Option(
-        "--trainable",
-        help="Text: all, lora, bias or head (the default; for tables, all is).",
-        rich_help_panel=_LEARN,
-    ),
-]
-MaxLengthOption = Annotated[
-    int | None,
-    typer.Option("--max-length", help="Text: tokens at which an example is cut.", rich_help_panel=_LEARN),
-]
-LimitOption = Annotated[
-    int | None,
-    typer.Option("--limit", help="Text: train on the first so many examples only.", rich_help_panel=_RUN),
-]
-ReferencesOption = Annotated[
-    int | None,
-    typer.Option("--references", help="Tables: train on so many texts of each table only.", rich_help_panel=_RUN),
-]
-TestLimitOption = Annotated[
-    int | None,
-    typer.Option("--test-limit", help="Tables: test on so many tables, evenly spread.", rich_help_panel=_RUN),
-]
-BeamsOption = Annotated[
-    int | None,
-    typer.Option("--beams", help="Tables: width of the beam search; 1 is greedy.", rich_help_panel=_RUN),
-]
-TopPOption = Annotated[
-    float | None,
-    typer.Option("--top-p", help="Tables: draw texts from the likeliest tokens instead.", rich_help_panel=_RUN),
-]
-DataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--data", help="Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.", rich_help_panel=_RUN
-    ),
-]
-NoiseOption = Annotated[
-    TrainNoise | None,
-    typer.Option(
-        "--noise",
-        help="gamma (the default), laplace or gaussian; none trains WITHOUT privacy.",
-        rich_help_panel=options.NOISE,
-    ),
-]
-PlanOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--plan",
-        help="A plan from `plrvo design --save`; it brings noise, clip, rate, steps and delta.",
-        rich_help_panel=options.NOISE,
-    ),
-]
-DeltaOption = Annotated[
-    float | None,
-    typer.Option(
-        "--delta",
-        help="Failure probability of the guarantee; 1e-5 for images, 1/(2N) for text by default.",
-        rich_help_panel=options.BUDGET,
-    ),
-]
-ClipOption = Annotated[
-    float | None,
-    typer.Option(
-        "--clip",
-        help="l2 norm to which each gradient is clipped; by default what suits the task.",
-        rich_help_panel=options.WORK,
-    ),
-]
-SampleRateOption = Annotated[
-    float | None,
-    typer.Option(
-        "--sample-rate",
-        help="Probability with which an example joins a batch; by default what suits the task.",
-        rich_help_panel=options.WORK,
-    ),
-]
-StepsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--steps", help="Number of noisy steps; by default what suits the task.", rich_help_panel=options.WORK
-    ),
-]
-RateOption = Annotated[
-    float | None,
-    typer.Option(
-        "--lr",
-        help="Learning rate; for sgd of gradients divided by batch size and clip.",
-        rich_help_panel=_LEARN,
-    ),
-]
-OptimizerOption = Annotated[str | None, typer.Option("--optimizer", help="sgd, adam or adamw.", rich_help_panel=_LEARN)]
-ScheduleOption = Annotated[
-    str | None,
-    typer.Option("--schedule", help="Of the learning rate: constant, or linear to zero.", rich_help_panel=_LEARN),
-]
-MomentumOption = Annotated[float, typer.Option("--momentum", help="Momentum of sgd.", rich_help_panel=_LEARN)]
-WeightDecayOption = Annotated[float, typer.Option("--weight-decay", rich_help_panel=_LEARN)]
-PostprocessOption = Annotated[
-    str | None, typer.Option("--postprocess", help="score or clamp: free of privacy cost.", rich_help_panel=_LEARN)
-]
-ClippingOption = Annotated[
-    str, typer.Option("--clipping", help="flat, per_layer, or l1 (laplace only).", rich_help_panel=_LEARN)
-]
-ModeOption = Annotated[
-    str, typer.Option("--grad-sample-mode", help="auto, bookkeeping, hooks or ghost.", rich_help_panel=_LEARN)
-]
-ExactOption = Annotated[
-    bool,
-    typer.Option(
-        "--exact",
-        help="Integers and exact noise: safe against attacks on last bits.",
-        rich_help_panel=options.NOISE,
-    ),
-]
-GridOption = Annotated[
-    float | None,
-    typer.Option(
-        "--grid", help="With --exact: the unit of the integers; chosen by default.", rich_help_panel=options.NOISE
-    ),
-]
-PhysicalBatchOption = Annotated[
-    int | None,
-    typer.Option("--physical-batch", help="At most so many examples in memory at once.", rich_help_panel=_RUN),
-]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(
-        "--seed", help="Makes the run repeatable, and not private against whoever knows it.", rich_help_panel=_RUN
-    ),
-]
-OutOption = Annotated[
-    Path,
-    typer.Option("--out", help="Folder for weights, metrics, checkpoint, receipt and plot.", rich_help_panel=_RUN),
-]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.", rich_help_panel=_RUN)]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="Folder with the data sets; else PLRVO_DATA, else a download.", rich_help_panel=_RUN
-    ),
-]
-EvaluateEveryOption = Annotated[
-    int, typer.Option("--evaluate-every", help="Steps between tests.", rich_help_panel=_RUN)
-]
-CheckpointEveryOption = Annotated[
-    int, typer.Option("--checkpoint-every", help="Steps between checkpoints.", rich_help_panel=_RUN)
-]
-AuditOption = Annotated[
-    int | None,
-    typer.Option("--audit", help="Plant so many canaries, and audit the run by them.", rich_help_panel=_AUDIT),
-]
-CanaryOption = Annotated[
-    CanaryKind,
-    typer.Option(
-        "--canary",
-        help="gradient: in parameters beside the model, read from every step; example: made-up inputs, read from "
-        "the model's outputs.",
-        rich_help_panel=_AUDIT,
-    ),
-]
-UnsafeDiagnosticsOption = Annotated[
-    bool,
-    typer.Option(
-        "--unsafe-diagnostics",
-        help="Write batch sizes and training losses, which no guarantee covers; the receipt says so.",
-        rich_help_panel=_RUN,
-    ),
-]
+def _places() -> dict[str, tuple[str, str | None]]:
+    return {name: (panel, text) for panel, helps in PANELS.items() for name, text in helps.items()}

@@ -1,17 +1,50 @@
-"""What `plrvo train` says at the end."""
+"""What `plrvo train` says before and after."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plrvo.cli import show
+from plrvo.tasks.job import Job
 from plrvo.validate import printable
 
+if TYPE_CHECKING:
+    from plrvo.tasks.resolved import Resolved, Trained
 
-def last_of(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last metrics of a run, or nothing."""
-    return history[-1] if history else {}
+_NO_NOISE = "NOT PRIVATE: --noise none adds no noise, and the model may tell of every example"
+
+
+def warnings_of(job: Job, resolved: Resolved) -> list[str]:
+    """What to know before the run begins."""
+    from plrvo.training.diagnostics import WARNING
+
+    found = [*resolved.task.warnings]
+    if job.unsafe_diagnostics:
+        found.append(WARNING)
+    if not job.private:
+        found.append(_NO_NOISE)
+    elif job.seed is not None:
+        found.append("NOT PRIVATE: whoever knows `seed` can take the noise away")
+    return found
+
+
+def result_of(resolved: Resolved, trained: Trained) -> dict[str, Any]:
+    """What the run came to, for --json."""
+    receipt, plan = trained.receipt, trained.plan
+    if receipt is None or plan is None:
+        return {**trained.metrics, "private": False}
+    metrics = receipt["run"]["metrics"]
+    return {
+        **{name: value for name, value in metrics.items() if name not in ("step", "epsilon_certified")},
+        **{f"epsilon_{end}": receipt["epsilon"][end] for end in ("certified", "lower", "published")},
+        "delta": plan.delta,
+        "steps": receipt["steps"],
+        "seeded": receipt["run"]["seeded"],
+        "noise": plan.noise.to_dict(),
+        "receipt": str(resolved.settings.out / "receipt.json"),
+        **({} if resolved.task.observer is None else {"audit": receipt["audit"]}),
+    }
 
 
 def finish(
@@ -20,13 +53,15 @@ def finish(
     """Draw the curves, and print the result as JSON or in a few lines."""
     from plrvo.report.curves import plot_curves
 
-    plot_curves(history, title, out / "curves.png", metric)
+    private = "epsilon_certified" in result
+    how = f"{_kind(result)} noise, delta {show.rounded_up(result['delta'])}" if private else "not private"
+    plot_curves(history, f"{title}, {how}", out / "curves.png", metric)
     if as_json:
         show.print_json(result)
         return
     percent = metric == "accuracy"
     print(f"test accuracy {100 * result[metric]:.2f} %" if percent else f"test {metric} {result[metric]:.4g}")
-    if "epsilon_certified" in result:
+    if private:
         if result.get("seeded"):
             print("NOT PRIVATE: the noise came from a seed, and whoever knows it can take the noise away.")
         print(
@@ -39,6 +74,13 @@ def finish(
         path = printable(result["receipt"])
         print(f"receipt: {path}    check it: plrvo verify {path}")
     print(f"plot: {printable(str(out / 'curves.png'))}")
+    if not private:
+        print(_NO_NOISE)
+
+
+def _kind(result: dict[str, Any]) -> str:
+    """The kind of the noise, or of the one that was put on a grid."""
+    return str(result["noise"].get("base", result["noise"])["noise"])
 
 
 def _audit_line(audit: dict[str, Any]) -> str:

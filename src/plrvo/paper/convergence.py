@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plrvo.accounting import Plan, Workload
 from plrvo.files import read_json, write_json
@@ -19,7 +19,10 @@ from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES, cnn_recipe
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
-from plrvo.paper.training import Recipe, Trained, fitted, train
+from plrvo.paper.training import Recipe, fitted, train
+
+if TYPE_CHECKING:
+    from plrvo.tasks.resolved import Trained
 
 WINDOW, GAIN = 200, 1.0  # steps, points of accuracy
 CLIP = 0.5

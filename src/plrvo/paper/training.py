@@ -6,17 +6,19 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plrvo.accounting import Plan, Workload, calibrate
+from plrvo.accounting import Plan, Workload
 from plrvo.accounting.correlated import Correlation
-from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
+from plrvo.accounting.named import narrowest
 from plrvo.paper.entry import Context
 from plrvo.records.folder import CHECKPOINT, METRICS, WEIGHTS
-from plrvo.records.history import read_history
+from plrvo.tasks.job import NO_NOISE, Job
+
+if TYPE_CHECKING:
+    from plrvo.tasks.resolved import Trained
 
 Planner = Callable[[int], Plan]  # a plan for the number of parameters that are trained
-LARGE_K = 1000.0  # of Gamma noise that is fitted to a budget: within 0.3 % of the best that it can do
 SCORE = "_score"  # ends the name of a noise whose score is taken of the released sums
 
 
@@ -42,30 +44,31 @@ class Recipe:
     physical_batch: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task's family
 
-
-@dataclass(frozen=True)
-class Trained:
-    """The metrics over steps, the last of them, and of a private run its plan and its receipt."""
-
-    metrics: Mapping[str, Any]
-    history: list[dict[str, Any]]
-    receipt: Mapping[str, Any] | None
-    plan: Plan | None = None
-
-    @property
-    def accuracy(self) -> float:
-        return 100 * float(self.metrics["accuracy"])
+    def job(self, plan: Plan | None, **others: Any) -> Job:
+        """What is asked for with a plan, or without privacy."""
+        names = (
+            "task",
+            "model",
+            "learning_rate",
+            "optimizer",
+            "momentum",
+            "weight_decay",
+            "schedule",
+            "physical_batch",
+        )
+        asked = {name: getattr(self, name) for name in names} | dict(self.options) | others
+        asked |= {"physical_batch": self.physical_batch}
+        asked |= {"evaluate_every": self.evaluate_every or self.steps, "checkpoint_every": max(50, self.steps // 10)}
+        if plan is None:
+            asked |= {"noise": NO_NOISE, "sample_rate": self.sample_rate, "steps": self.steps}
+        else:  # l1 norms need the gradients themselves
+            asked |= {"clipping": self.clipping, "grad_sample_mode": "hooks" if self.clipping == "l1" else "auto"}
+        return Job(plan=plan, **asked)
 
 
 def fitted(kind: str, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None) -> Plan:
-    """The plan of the narrowest noise of a kind that certifies the budget."""
-    shapes: dict[str, Noise] = {
-        "gaussian": Gaussian(work.clip),
-        "laplace": Laplace(work.clip),
-        "gamma": GammaPLRV(LARGE_K, 1 / (LARGE_K * work.clip)),
-    }
-    noise = calibrate(shapes[kind.removesuffix(SCORE)], work, epsilon, delta, correlation)
-    return Plan.certify(noise, work, delta, epsilon, correlation)
+    """The plan of the narrowest noise; the score of a noise is taken of the same one."""
+    return narrowest(kind.removesuffix(SCORE), work, epsilon, delta, correlation)
 
 
 def shortened(plan: Plan, steps: int) -> Plan:
@@ -122,70 +125,33 @@ def train(
     context: Context, name: str, recipe: Recipe, plan: Plan | Planner | None, seed: int, postprocess: str | None = None
 ) -> Trained:
     """Train in the folder `name` of the row, or go on there; a plan of None trains without privacy."""
-    from plrvo.tasks import experiment
+    from torch import nn
 
-    streams = experiment.Streams.from_seed(seed)
-    preset = _prepared(recipe, context, streams)
     if plan is not None and not isinstance(plan, Plan):
-        plan = plan(1 if recipe.clipping == "l1" else trained_parameters(preset.module))
+        plan = plan(1 if recipe.clipping == "l1" else dimension_of(recipe, context))
     out = context.folder / name
-    clip = 1.0 if plan is None or recipe.optimizer != "sgd" else plan.workload.clip
-    settings = experiment.Settings(
-        out=out,
-        learning_rate=recipe.learning_rate / clip,
-        optimizer=recipe.optimizer,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
-        schedule=recipe.schedule,
-        clipping=recipe.clipping,
-        grad_sample_mode="hooks" if recipe.clipping == "l1" else "auto",  # l1 norms need the gradients themselves
-        postprocess=postprocess,
-        physical_batch=recipe.physical_batch or preset.defaults.physical_batch,
-        evaluate_every=recipe.evaluate_every or recipe.steps,
-        checkpoint_every=max(50, recipe.steps // 10),
-        resume=plan is not None and (out / CHECKPOINT).exists(),
-        seed=seed,
-    )
+    if plan is None:
+        _remove_unfinished(out)
+    job = recipe.job(plan, seed=seed, postprocess=postprocess, data_dir=context.data_dir)
+    resolved = job.resolve(out, plan is not None and (out / CHECKPOINT).exists(), context.kept)
+    if recipe.label_smoothing:
+        loss = nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)
+        description = {**resolved.task.description, "label_smoothing": recipe.label_smoothing}
+        resolved = replace(resolved, task=replace(resolved.task, loss=loss, description=description))
 
     def watch(step: int, steps: int, metrics: dict[str, Any]) -> None:
         context.say(f"{name}, step {step} of {steps}")
 
-    if plan is None:
-        _remove_unfinished(out)
-        history = experiment.run_plain(
-            preset.task, preset.module, recipe.sample_rate, recipe.steps, settings, streams, watch
-        )
-        return Trained(history[-1], history, None)
-    receipt = experiment.run_private(preset.task, preset.module, plan, settings, streams, watch)
-    if receipt is None:
-        raise RuntimeError("the run ended without a receipt: rows are trained in one process")
-    return Trained(receipt["run"]["metrics"], read_history(out / METRICS), receipt, plan)
+    return resolved.train(watch)
 
 
 def dimension_of(recipe: Recipe, context: Context) -> int:
     """The number of parameters that the recipe trains."""
-    from plrvo.tasks import experiment
-
-    return trained_parameters(_prepared(recipe, context, experiment.Streams.from_seed(0)).module)
-
-
-def trained_parameters(module: Any) -> int:
-    """The number of parameters of a module that are trained."""
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
-
-
-def _prepared(recipe: Recipe, context: Context, streams: Any) -> Any:
-    from torch import nn
-
-    from plrvo.tasks import catalog
+    from plrvo.tasks import catalog, experiment
+    from plrvo.training.unwrap import trained_parameters
 
     request = catalog.Request(recipe.task, recipe.model, context.data_dir, dict(recipe.options), context.kept)
-    preset = catalog.prepare(request, streams.weights)
-    if not recipe.label_smoothing:
-        return preset
-    loss = nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing)
-    description = {**preset.task.description, "label_smoothing": recipe.label_smoothing}
-    return replace(preset, task=replace(preset.task, loss=loss, description=description))
+    return trained_parameters(catalog.prepare(request, experiment.Streams.from_seed(0).weights).module)
 
 
 def _remove_unfinished(out: Path) -> None:

@@ -10,6 +10,7 @@ Every leaf of a receipt is one of three kinds:
 | `run.metrics`, `metrics`, `journal`, `weights` | compared with the files beside the receipt, and with each other |
 | `audit` | recomputed from its counts, and compared with the claim and the canaries (`plrvo.audit.receipt`) |
 | `run.clipping`, `.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
+| `job` | what it asks for is what the run was; else of the right form (`asked`) |
 | the rest of `run`, `task` and `versions` | words and settings which no guarantee rests on: of the right form |
 
 A certified epsilon that is not finite certifies nothing, and no comparison holds for NaN or infinity.
@@ -34,19 +35,20 @@ from plrvo.accounting.correlated import read_ledger
 from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
 from plrvo.noise import GridNoise, Laplace
-from plrvo.records import claims, derived, journal, metrics, seeding
+from plrvo.records import asked, claims, derived, journal, metrics, seeding
 from plrvo.records.choices import Clipping, GradSampleMode, Postprocess
 from plrvo.records.compared import differing, is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS, JOURNAL, METRICS, NO_WEIGHTS
 from plrvo.records.weights import elements
 from plrvo.validate import InvalidArgument, shortened
 
-REVISION = 2  # of the format: 2 covers metrics, and says whether a seed was used
+REVISION = 3  # of the format: 2 covers metrics, and says whether a seed was used; 3 has the job as it was asked for
 # What a receipt of the revision has, and what has been added since the first ones.
 _ALWAYS = {"receipt", "task", "plan", "ledger", "steps", "complete", "delta", "epsilon", "adjacency", "sampler"}
 _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
 _ADDED = {"group", "postprocess", "audit", "journal"}
 _SINCE_2 = {"revision", "metrics"}
+_SINCE_3 = {"job"}
 _RUN_SINCE_2 = ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded")
 _MOST_CORRELATED_STEPS = 10_000_000
 # Another spelling of a number or a path is a mistake; to read it as the same one would be another.
@@ -78,7 +80,7 @@ class _Read:
 
     @property
     def revision(self) -> int:
-        return REVISION if "revision" in self.receipt else 1
+        return int(self.receipt.get("revision", 1))
 
     @property
     def away(self) -> tuple[str, ...]:
@@ -117,7 +119,7 @@ def _examine(receipt: dict[str, Any], folder: Path) -> Findings:
     except _WRONG_FORM as error:
         return Findings((*found, f"the plan or the ledger is not valid: {_told(error)}"))
     read = _Read(receipt, folder, plan, ledger)
-    for check in (_plan, _ledger, _counts, _epsilons, _claims, _task, _run, _journal, _metrics, _weights):
+    for check in (_plan, _ledger, _counts, _epsilons, _claims, _task, _run, _job, _journal, _metrics, _weights):
         found += _attempted(lambda check=check: list(check(read)))  # type: ignore[misc]
     return Findings(tuple(found), () if found else read.away)
 
@@ -146,9 +148,10 @@ def _whole(receipt: dict[str, Any]) -> Iterator[str]:
         yield "the receipt has been changed since it was written (its digest differs)"
     needed, known = _ALWAYS, _ALWAYS | _ADDED
     if "revision" in receipt:
-        if type(receipt["revision"]) is not int or receipt["revision"] != REVISION:
+        if type(receipt["revision"]) is not int or receipt["revision"] not in (2, REVISION):
             yield f"it is of revision {shortened(receipt['revision'])}; this version knows {REVISION}"
-        needed, known = known | _SINCE_2, known | _SINCE_2
+        known |= _SINCE_2 if receipt["revision"] == 2 else _SINCE_2 | _SINCE_3
+        needed = known
     visits = {"visits"} if "visits" in receipt and _in_order(receipt) else set()
     for key in sorted(needed - receipt.keys()):
         yield f"{key} is missing"
@@ -302,6 +305,11 @@ def _seed_and_settings(read: _Read, run: dict[str, Any]) -> Iterator[str]:
         yield f"run.unsafe_diagnostics is {shortened(unsafe)}"
     elif not unsafe and (read.folder / DIAGNOSTICS).exists():
         yield f"{DIAGNOSTICS} lies beside the receipt, which does not tell of it"
+
+
+def _job(read: _Read) -> Iterator[str]:
+    if read.receipt.get("job") is not None:
+        yield from asked.differences(read.receipt["job"], read.plan, read.receipt)
 
 
 def _journal(read: _Read) -> Iterator[str]:

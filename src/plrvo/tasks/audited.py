@@ -56,7 +56,7 @@ def canary_seed(seed: int | None, resume_from: Path | None = None) -> int:
         extra = read_extra(resume_from / CHECKPOINT)
         observed = extra.get("observed") if isinstance(extra, dict) else None
         if not isinstance(observed, dict) or type(observed.get("seed")) is not int:
-            raise InvalidArgument("audit", str(resume_from), "a run that was started with --audit")
+            raise InvalidArgument("audit", str(resume_from), "a run that was started with `audit`")
         return int(observed["seed"])
     if seed is None:
         return secrets.randbits(63)

@@ -17,7 +17,7 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save as save_tensors
 from torch import nn
 
-from plrvo.accounting import Plan
+from plrvo.accounting import Plan, Workload
 from plrvo.files import locked, write_bytes
 from plrvo.noise import Keystream
 from plrvo.records import Receipt
@@ -28,13 +28,15 @@ from plrvo.records.journal import Journal, reconcile
 from plrvo.records.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
+from plrvo.training.checkpoint import read_extra
 from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.loop import Metrics, Run, Watcher, train
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.training.receipts import make_receipt, weights_digest
 from plrvo.validate import InvalidArgument
 
-OPTIMIZERS = ("sgd", "adam", "adamw")
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]]
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 SCHEDULES = ("constant", "linear")
 
 
@@ -58,6 +60,7 @@ class Settings:
     resume: bool = False
     seed: int | None = None
     unsafe_diagnostics: bool = False  # write what is known of private examples before the noise
+    job: dict[str, Any] | None = None  # what was asked for (`plrvo.tasks.job`), kept in the folder
 
     def check(self) -> None:
         """Refuse what would fail after work has been done, or would overwrite another run."""
@@ -93,7 +96,13 @@ def check_folder(out: Path, resume: bool) -> None:
     if resume and not (out / CHECKPOINT).exists():
         raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
     if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT, JOURNAL)):
-        raise InvalidArgument("out", str(out), "a new folder, or --resume: this one holds a run")
+        raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a run")
+
+
+def read_job(out: Path) -> Any:
+    """What was asked for when the run in this folder was begun; None in one of an older version."""
+    extra = read_extra(out / CHECKPOINT)
+    return extra.get("job") if isinstance(extra, dict) else None
 
 
 @dataclass(frozen=True)
@@ -117,13 +126,9 @@ class Streams:
 
 def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
     """One of OPTIMIZERS."""
+    own = {"momentum": settings.momentum} if name == "sgd" else {}
     parameters = [p for p in module.parameters() if p.requires_grad]
-    rate, decay = settings.learning_rate, settings.weight_decay
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay)
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    return OPTIMIZERS[name](parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, **own)
 
 
 def run_private(
@@ -206,7 +211,7 @@ class _Work:
         self.journal = Journal.open(self.settings.out / JOURNAL)
         unsafe = self.settings.unsafe_diagnostics and self.chief
         self.diagnostics = Diagnostics(self.settings.out / DIAGNOSTICS, [dict(self.task.unsafe)]) if unsafe else None
-        self.fixed = {**self.settings.fixed, "task": self.task.description}
+        self.fixed = {**self.settings.fixed, "task": _anywhere(self.task.description)}
         self.history: list[dict[str, Any]] = []  # the run's own list, which grows
 
     def begin(self) -> list[dict[str, Any]]:
@@ -229,8 +234,9 @@ class _Work:
     def _take_up(self, state: dict[str, Any]) -> None:
         observer = self.task.observer
         for name, value in self.fixed.items():
-            if state["fixed"].get(name) != value:
-                raise InvalidArgument(name, value, f"{state['fixed'].get(name)}, as in the run that is resumed")
+            known = _anywhere(state["fixed"][name]) if name == "task" else state["fixed"].get(name)
+            if known != value:
+                raise InvalidArgument(name, value, f"{known}, as in the run that is resumed")
         reconcile(self.journal, state["journal"])
         lost = self.journal.steps - self.optimizer.steps_taken
         if lost > 0 and not self.repeatable:
@@ -296,6 +302,7 @@ class _Work:
             audit,
             self.journal,
             covered.summary(out / METRICS, len(metrics)),
+            self.settings.job and _anywhere(self.settings.job),
         )
         self.receipt.write(out / RECEIPT)
 
@@ -307,29 +314,24 @@ class _Work:
             "fixed": self.fixed,
             "observed": None if self.task.observer is None else self.task.observer.state(),
             "journal": self.journal.summary(),
+            "job": self.settings.job,
         }
         self.engine.save_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer, extra=extra)
 
 
 def run_plain(
-    task: Task,
-    module: nn.Module,
-    sample_rate: float,
-    steps: int,
-    settings: Settings,
-    streams: Streams,
-    watch: Watcher | None = None,
+    task: Task, module: nn.Module, work: Workload, settings: Settings, streams: Streams, watch: Watcher | None = None
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
     settings.check()
     sampler = PoissonSampler(
         size=task.size,
-        sample_rate=sample_rate,
-        steps=steps,
+        sample_rate=work.sample_rate,
+        steps=work.steps,
         generator=streams.batches,
         lengths=getattr(task.data, "lengths", None),
     )
-    batch_size = settings.expected_batch_size or round(sample_rate * task.size)
+    batch_size = settings.expected_batch_size or round(work.sample_rate * task.size)
     optimizer = PlainOptimizer(build_optimizer(settings.optimizer, module, settings), batch_size)
 
     def save(metrics: list[dict[str, Any]]) -> None:
@@ -341,14 +343,14 @@ def run_plain(
         optimizer=optimizer,
         loader=whole_batches(task.data, sampler),
         loss=summed(task.loss),
-        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == steps),
+        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == work.steps),
         epsilon=lambda: None,
-        steps=steps,
+        steps=work.steps,
         save=save,
         evaluate_every=settings.evaluate_every,
-        checkpoint_every=steps,
+        checkpoint_every=work.steps,
         physical_batch=settings.physical_batch,
-        learning_rate=settings.rate_at(steps),
+        learning_rate=settings.rate_at(work.steps),
         watch=watch,
     )
     with _alone(settings):
@@ -381,6 +383,11 @@ def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dic
         "unsafe_diagnostics": settings.unsafe_diagnostics,
         "metrics": metrics[-1] if metrics else None,
     }
+
+
+def _anywhere(words: dict[str, Any]) -> dict[str, Any]:
+    """A task or a job wherever its data lies, which is of use on this machine and today only."""
+    return {name: value for name, value in words.items() if name not in ("data_source", "data_dir")}
 
 
 def _weights(module: nn.Module) -> dict[str, torch.Tensor]:

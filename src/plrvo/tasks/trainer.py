@@ -26,6 +26,7 @@ from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipts import make_receipt
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
@@ -183,7 +184,7 @@ class PrivateTrainer(Trainer):
         trained: Any = self.model
         task = {
             "model": type(trained).__name__,
-            "trainable_parameters": sum(p.numel() for p in trained.parameters() if p.requires_grad),
+            "trainable_parameters": trained_parameters(trained),
             "examples": len(examples),
             **self._task,
         }

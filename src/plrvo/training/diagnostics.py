@@ -14,7 +14,7 @@ from typing import Any
 from plrvo.records.folder import DIAGNOSTICS
 from plrvo.records.history import write_history
 
-WARNING = f"--unsafe-diagnostics: {DIAGNOSTICS} tells of private examples without noise; no guarantee covers it"
+WARNING = f"`unsafe_diagnostics`: {DIAGNOSTICS} tells of private examples without noise; no guarantee covers it"
 
 
 @dataclass

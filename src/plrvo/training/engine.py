@@ -31,6 +31,7 @@ from plrvo.training.optimizer import optimizer_class
 from plrvo.training.randomness import generator_for, same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
+from plrvo.training.unwrap import clipped_dimension, trained_parameters
 from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, rate
 
@@ -216,7 +217,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         positive(epochs=epochs)
         rate(sample_rate=sample_rate)
         steps = max(1, math.ceil(epochs / sample_rate))
-        dimension = 1 if clipping == "l1" else _trainable(module)
+        dimension = clipped_dimension(module, clipping)
         work = Workload(sample_rate=sample_rate, steps=steps, clip=max_grad_norm, dimension=dimension)
         fitted = calibrate(noise or Laplace(max_grad_norm), work, target_epsilon, target_delta)
         plan = Plan.certify(fitted, work, target_delta, target_epsilon)
@@ -273,7 +274,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                     "clipping", "l1", "Laplace noise and a plan of dimension 1 (one-hot is worst for l1)"
                 )
             return 1
-        dimension = _trainable(module)
+        dimension = trained_parameters(module)
         if dimension == 0:
             raise InvalidArgument("module", type(module).__name__, "one with trainable parameters")
         if dimension > plan.workload.dimension:
@@ -365,10 +366,6 @@ def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool)
         raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
     warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
     return "hooks"
-
-
-def _trainable(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def _is_known(generator: torch.Generator | Keystream) -> bool:

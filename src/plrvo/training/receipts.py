@@ -34,11 +34,12 @@ def make_receipt(
     audit: dict[str, Any] | None = None,
     journal: Journal | None = None,
     metrics: dict[str, Any] | None = None,
+    job: dict[str, Any] | None = None,
 ) -> Receipt:
     """`task` says what was trained on what; `run` how (`seeded` and `randomness`, optimizer, metrics).
 
     `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released,
-    with `metrics` (`plrvo.records.metrics.summary`) which file has the metrics of it.
+    with `metrics` (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for.
     """
     plan = engine.plan
     if plan is None:
@@ -54,6 +55,7 @@ def make_receipt(
     trained = sum(p.numel() for p in optimizer.params)
     parts = {
         "revision": REVISION,
+        "job": job,
         "task": {**task, "trainable_parameters": task.get("trainable_parameters", trained)},
         "plan": plan.to_dict(),
         "ledger": ledger.to_list(),

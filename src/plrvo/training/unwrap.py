@@ -1,4 +1,4 @@
-"""The user's own module under the wrappers of Opacus and of distributed training."""
+"""The user's own module under the wrappers of Opacus and of distributed training, and what of it is trained."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def unwrapped(module: nn.Module) -> nn.Module:
     ):
         module = module._module if isinstance(module, AbstractGradSampleModule) else module.module
     return module
+
+
+def trained_parameters(module: nn.Module) -> int:
+    """The number of parameters that are trained."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def clipped_dimension(module: nn.Module, clipping: str) -> int:
+    """The dimension that an account needs: of all that is trained, or 1 under an l1 clip, which bounds it by itself."""
+    return 1 if clipping == "l1" else trained_parameters(module)

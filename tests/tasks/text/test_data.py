@@ -53,7 +53,7 @@ def test_qnli_has_no_training_split_and_the_error_says_what_works(data_dir):
     with pytest.raises(InvalidArgument) as refused:
         load_text("qnli", data_dir)
     assert "lacks train.tsv.gz" in refused.value.expected
-    assert "--data hf:nyu-mll/glue:qnli" in refused.value.expected
+    assert "`data` hf:nyu-mll/glue:qnli" in refused.value.expected
 
 
 @pytest.mark.data

@@ -8,7 +8,8 @@ from plrvo.tasks.text.data import Examples
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
 from plrvo.tasks.text.models import MeanPooled, load_checkpoint
 from plrvo.tasks.text.tokens import Tokens
-from plrvo.tasks.text.trainable import choose, dimension
+from plrvo.tasks.text.trainable import choose
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 
@@ -36,7 +37,7 @@ def test_minilm_comes_from_its_package_pooled_by_the_mean():
     checkpoint = load_checkpoint("minilm", 2, seeded())
     assert isinstance(checkpoint.model, MeanPooled)
     choose(checkpoint.model, "all", seeded())
-    assert dimension(checkpoint.model) == 22_565_376 + 770  # the encoder without its pooler, and the head
+    assert trained_parameters(checkpoint.model) == 22_565_376 + 770  # the encoder without its pooler, and the head
     assert checkpoint.context == 512
     ids = checkpoint.tokenizer(["a charming film"])["input_ids"][0]
     assert ids[0] == 101
@@ -72,12 +73,12 @@ def test_a_folder_without_weights_is_refused(tmp_path):
 def test_what_is_trained_and_its_dimension():
     by_choice = {kind: bert(kind) for kind in ("all", "lora", "bias", "head")}
     every = sum(p.numel() for p in by_choice["all"].parameters())
-    assert dimension(by_choice["all"]) == every
-    assert dimension(by_choice["head"]) == 16 * CLASSES + CLASSES
+    assert trained_parameters(by_choice["all"]) == every
+    assert trained_parameters(by_choice["head"]) == 16 * CLASSES + CLASSES
     lora = 2 * 2 * 2 * 8 * 16  # two layers, query and value, A and B of rank 8
-    assert dimension(by_choice["lora"]) == lora + dimension(by_choice["head"])
+    assert trained_parameters(by_choice["lora"]) == lora + trained_parameters(by_choice["head"])
     biases = sum(p.numel() for name, p in by_choice["all"].named_parameters() if name.endswith(".bias"))
-    assert dimension(by_choice["bias"]) == biases + 16 * CLASSES
+    assert trained_parameters(by_choice["bias"]) == biases + 16 * CLASSES
     with pytest.raises(InvalidArgument, match="all, lora, bias, head"):
         choose(by_choice["all"], "some", seeded())
 

@@ -8,10 +8,11 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import plrvo
-from plrvo.tasks.text.trainable import CHOICES, dimension
+from plrvo.tasks.text.trainable import CHOICES
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart, logits_of, without_dropout
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import forward
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 MODES = ("bookkeeping", "hooks", "ghost")
@@ -33,7 +34,7 @@ class Whole(torch.utils.data.Dataset):
 
 def private(model, inputs, labels, mode, noise=1e-9, steps=100):
     """(model, optimizer, loss): almost no noise, so that what is released is the clipped sum."""
-    work = plrvo.Workload(sample_rate=0.5, steps=steps, clip=CLIP, dimension=dimension(model))
+    work = plrvo.Workload(sample_rate=0.5, steps=steps, clip=CLIP, dimension=trained_parameters(model))
     bracket = plrvo.Epsilon(1.0, 0.0, None, 1e-5, "rdp", 1)  # not looked at here
     engine = PrivacyEngine(plrvo.Plan(plrvo.Gaussian(noise), work, None, 1e-5, bracket))
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -61,7 +62,7 @@ def released(wrapped, optimizer, loss, inputs, labels):
 def looped(model, inputs, labels):
     """The sum of each example's own gradient, clipped; and how many were clipped."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    total, clipped = torch.zeros(dimension(model)), 0
+    total, clipped = torch.zeros(trained_parameters(model)), 0
     for i in range(len(labels)):
         keep = int(inputs["attention_mask"][i].sum())  # without padding: it must not matter
         one = {name: value[i : i + 1, :keep] for name, value in inputs.items()}

@@ -12,11 +12,11 @@ from transformers import TrainingArguments, default_data_collator
 import plrvo
 from plrvo.accounting.correlated import Correlation, Participation, Tree
 from plrvo.audit.receipt import verify
-from plrvo.tasks.text.trainable import dimension
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.tasks.transformer import LogitsLoss
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import Run, train
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 STEPS, RATE, SIZE = 6, 0.25, 24
@@ -36,7 +36,7 @@ class Rows(Dataset):
 
 
 def plan(module, noise=None):
-    work = plrvo.Workload(sample_rate=RATE, steps=STEPS, clip=1.0, dimension=dimension(module))
+    work = plrvo.Workload(sample_rate=RATE, steps=STEPS, clip=1.0, dimension=trained_parameters(module))
     noise = noise or plrvo.calibrate(plrvo.Laplace(1.0), work, epsilon=20.0, delta=1e-3)
     return plrvo.Plan.certify(noise, work, 1e-3, 20.0)
 
@@ -187,7 +187,7 @@ def test_checkpoints_of_a_trainer_are_not_resumed_from(tmp_path):
 
 def test_a_trainer_takes_a_plan_with_a_correlation(tmp_path):
     module = bert("head")
-    work = plrvo.Workload(sample_rate=1.0, steps=STEPS, clip=1.0, dimension=dimension(module))
+    work = plrvo.Workload(sample_rate=1.0, steps=STEPS, clip=1.0, dimension=trained_parameters(module))
     visits = Correlation(Tree(), Participation(steps_per_epoch=3, epochs=2))
     correlated = plrvo.Plan.certify(plrvo.Laplace(2.0), work, 1e-3, None, visits)
     done = trainer(module, tmp_path, correlated)

@@ -142,7 +142,7 @@ def warnings_of(data: TableData, most: int) -> tuple[str, ...]:
     if most > 1:
         found.append(
             f"a guarantee covers one pair of a table and a text; a table has up to {most} of them, for which the "
-            "receipt has a number of its own (--references 1 makes pair and table the same)"
+            "receipt has a number of its own (`references` 1 makes pair and table the same)"
         )
     return tuple(found)
 

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from plrvo.tasks.preset import initialised_from
-from plrvo.tasks.text.trainable import CHOICES, add_lora, dimension
+from plrvo.tasks.text.trainable import CHOICES, add_lora
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 
@@ -32,7 +33,7 @@ def choose(model: Any, trainable: str, generator: torch.Generator) -> int:
     for name, parameter in model.named_parameters():
         parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith("bias"), "head": id(parameter) in head}
         parameter.requires_grad_(parts[trainable])
-    count = dimension(model)
+    count = trained_parameters(model)
     if not count:
         raise InvalidArgument(
             "trainable", trainable, f"all, lora or head: {type(model).__name__} has no such parameters"

@@ -119,7 +119,7 @@ def _from_files(text_set: TextSet, data_dir: Path | None) -> tuple[Examples, Exa
         found = find(text_set.files(*names), data_dir)
     except InvalidArgument as error:
         raise InvalidArgument(
-            error.argument, error.value, f"{error.expected}. Or --data hf:{text_set.hub}, with a network"
+            error.argument, error.value, f"{error.expected}. Or `data` hf:{text_set.hub}, with a network"
         ) from None
     parts = {name.removesuffix(".gz"): content for name, content in found.contents.items()}
     splits = [text_set.splits[name] for name in names]

@@ -29,8 +29,8 @@ def load_from_hub(text_set: TextSet, source: str) -> tuple[Examples, Examples]:
         raise InvalidArgument(
             "data",
             source,
-            f"a data set that can be reached ({reason}). Without a network, --data-dir names a folder with "
-            f"{text_set.name}/, or --data hf:FOLDER one that `datasets` can read",
+            f"a data set that can be reached ({reason}). Without a network, `data_dir` names a folder with "
+            f"{text_set.name}/, or `data` hf:FOLDER one that `datasets` can read",
         ) from None
     return _examples(text_set, source, loaded, "train"), _examples(text_set, source, loaded, text_set.held_out)
 

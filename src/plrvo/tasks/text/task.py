@@ -17,9 +17,10 @@ from plrvo.tasks.text.data import TextData, load_text
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
 from plrvo.tasks.text.models import CONTAMINATED, MINILM, Checkpoint, load_checkpoint, save_companions
 from plrvo.tasks.text.tokens import Tokens
-from plrvo.tasks.text.trainable import CHOICES, choose, dimension
+from plrvo.tasks.text.trainable import CHOICES, choose
 from plrvo.tasks.transformer import LogitsLoss
 from plrvo.training.loop import Metrics
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument, positive_integer
 
 DEFAULT_LENGTH = 128
@@ -69,7 +70,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "model_sha256": checkpoint.sha256,
         "pooling": checkpoint.pooling,
         "trainable": trainable,
-        "trainable_parameters": dimension(module),
+        "trainable_parameters": trained_parameters(module),
         "features": "cached" if cached else None,
         "max_length": length,
         "warnings": list(warnings),

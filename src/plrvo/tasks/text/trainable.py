@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 
 from plrvo.tasks.preset import initialised_from
 from plrvo.validate import InvalidArgument
@@ -34,11 +33,6 @@ def choose(model: Any, trainable: str, generator: torch.Generator) -> None:
         head = id(parameter) not in pretrained
         parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith(".bias"), "head": False}
         parameter.requires_grad_(head or parts[trainable])
-
-
-def dimension(module: nn.Module) -> int:
-    """The number of trained parameters."""
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def add_lora(model: Any) -> None:

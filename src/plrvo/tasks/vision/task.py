@@ -10,6 +10,7 @@ from plrvo.tasks.evaluation import classification_metrics
 from plrvo.tasks.preset import InMemory, Preset, Task
 from plrvo.tasks.vision.data import ImageData, load_images
 from plrvo.tasks.vision.models import build_model
+from plrvo.training.unwrap import trained_parameters
 
 DEFAULT_MODEL = "cnn"
 FEATURE_MODEL = "efficientnet-lite0-head"
@@ -42,7 +43,7 @@ def _description(data: ImageData, model: str, module: nn.Module) -> dict[str, ob
     return {
         "name": data.name,
         "model": model,
-        "trainable_parameters": sum(p.numel() for p in module.parameters() if p.requires_grad),
+        "trainable_parameters": trained_parameters(module),
         "examples": len(data.train_y),
         "data_sha256": data.fingerprint,
         "data_source": data.source,

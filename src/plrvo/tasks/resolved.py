@@ -1,0 +1,160 @@
+"""A job made ready: the choices that it left open are made, data and model are loaded, the plan is certified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from plrvo.accounting import Plan, Workload
+from plrvo.accounting.correlated import Correlation
+from plrvo.accounting.correlated.named import named_correlation
+from plrvo.accounting.exact import on_grid
+from plrvo.accounting.named import KINDS, named_noise, narrowest
+from plrvo.audit.one_run import CanaryKind, Rule
+from plrvo.records.folder import METRICS
+from plrvo.records.history import read_history
+from plrvo.tasks import audited, catalog, experiment
+from plrvo.tasks.job import Job
+from plrvo.tasks.preset import Task
+from plrvo.training.exact import check_exact
+from plrvo.training.loop import Watcher
+from plrvo.training.unwrap import clipped_dimension
+from plrvo.validate import InvalidArgument
+
+_AS_ASKED = (
+    *("momentum", "weight_decay", "clipping", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
+    *("seed", "unsafe_diagnostics"),
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The metrics over steps, and of a private run its plan and its receipt.
+
+    In a process that works for another one, which writes all files, both are empty.
+    """
+
+    history: list[dict[str, Any]]
+    receipt: Receipt | None = None
+    plan: Plan | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The last ones."""
+        return self.history[-1] if self.history else {}
+
+    @property
+    def accuracy(self) -> float:
+        """In per cent."""
+        return 100 * float(self.metrics["accuracy"])
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a run is: task, model, streams and settings, and its plan, or None for a run without privacy."""
+
+    task: Task
+    module: nn.Module
+    model: str
+    plan: Plan | None
+    work: Workload
+    settings: experiment.Settings
+    streams: experiment.Streams
+
+    def train(self, watch: Watcher | None = None) -> Trained:
+        """All steps, or those that are left."""
+        if self.plan is None:
+            plain = experiment.run_plain(self.task, self.module, self.work, self.settings, self.streams, watch)
+            return Trained(plain)
+        receipt = experiment.run_private(self.task, self.module, self.plan, self.settings, self.streams, watch)
+        history = read_history(self.settings.out / METRICS) if receipt is not None else []
+        return Trained(history, receipt, self.plan)
+
+
+def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] | None) -> Resolved:
+    """See `Job.resolve`. What can be refused without loading anything is refused first."""
+    experiment.check_folder(out, resume)
+    if resume and not job.private:
+        raise InvalidArgument("resume", str(out), "a noise beside it: `noise` none trains without any privacy")
+    experiment.check_choices(job.optimizer, job.schedule)
+    if job.exact:
+        check_exact(job.clipping, False, job.grad_sample_mode)
+    streams = experiment.Streams.from_seed(job.seed)
+    preset = catalog.prepare(_request(job, kept), streams.weights)
+
+    def chosen(name: str) -> Any:
+        value = getattr(job, name)
+        return getattr(preset.defaults, name) if value is None else value
+
+    optimizer, schedule, delta = chosen("optimizer"), chosen("schedule"), chosen("delta")
+    correlation: Correlation | None = None
+    if job.plan is not None:
+        work, delta = job.plan.workload, job.plan.delta
+        if job.audit is not None and job.plan.correlation is not None:
+            raise InvalidArgument("audit", job.audit, "a plan without correlation: canaries join sampled batches")
+    elif job.correlation is not None:
+        sums, order = job.momentum if optimizer == "sgd" else 0.0, (job.epochs, job.batch_size, job.restart_every)
+        correlation, steps = named_correlation(
+            job.correlation, preset.task.size, *order, job.separation, sums, decays=schedule == "linear"
+        )
+        work = Workload(1.0, steps, chosen("clip"), dimension=1)
+    else:
+        work = Workload(chosen("sample_rate"), chosen("steps"), chosen("clip"), dimension=1)
+    task, module = preset.task, preset.module
+    if job.audit is not None:
+        task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
+    dimension, plan = clipped_dimension(module, job.clipping), job.plan
+    if plan is None and job.private:
+        plan = _plan(job, replace(work, dimension=dimension), delta, correlation)
+    elif plan is not None and job.audit is not None and plan.workload.dimension < dimension:
+        room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
+        raise InvalidArgument("audit", job.audit, room)
+    if plan is not None and job.exact:
+        plan = on_grid(plan, job.grid)
+    # A clipped gradient has at most the norm of the clip, so the rate of sgd is asked for in units of it.
+    unit = work.clip if plan is not None and optimizer == "sgd" else 1.0
+    settings = experiment.Settings(
+        out=out,
+        learning_rate=chosen("learning_rate") / unit,
+        optimizer=optimizer,
+        schedule=schedule,
+        physical_batch=chosen("physical_batch"),
+        resume=resume,
+        job=job.to_dict(),
+        **{name: getattr(job, name) for name in _AS_ASKED},
+    )
+    return Resolved(task, module, preset.model, plan, work if plan is None else plan.workload, settings, streams)
+
+
+def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Request:
+    names = {name for family in catalog.FAMILIES for name in family.options}
+    options = {name: value for name, value in job.asked.items() if name in names}
+    return catalog.Request(job.task, job.model, job.data_dir, options, kept)
+
+
+def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> Plan:
+    noise = KINDS[0] if job.noise is None else job.noise
+    if job.epsilon is not None:
+        return narrowest(noise, work, job.epsilon, delta, correlation, k=job.k, shared=job.shared)
+    if isinstance(noise, str):
+        noise = named_noise(noise, work.clip, job.noise_multiplier, job.scale, job.k, job.theta, job.shared)
+    return Plan.certify(noise, work, delta, None, correlation)
+
+
+def _with_canaries(
+    job: Job, task: Task, module: nn.Module, clip: float, delta: float, resumed: Path | None
+) -> tuple[Task, nn.Module]:
+    """The task with canaries in it, and the model that goes with them."""
+    count, kind = job.audit or 0, job.canary or CanaryKind.gradient
+    try:
+        rule = Rule(count, job.confidence, delta, job.guesses)
+        rule.fits(task.size)
+    except InvalidArgument as error:
+        if error.argument != "canaries":
+            raise
+        raise InvalidArgument("audit", count, error.expected) from None
+    planting = audited.Planting(rule, kind, audited.canary_seed(job.seed, resumed), job.coordinates)
+    return audited.with_canaries(task, module, planting, clip)[:2]
