@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.cli.show import rounded_down, rounded_up
-from plrvo.paper.entry import Entry, Needs, Scale
+from plrvo.paper.document import FILE, read_reproduction
+from plrvo.paper.entry import Entry, Needs, Scale, place_of, remark_of
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
 # Which extra brings what an entry needs: the first that one of its packages or data sets asks for.
@@ -32,10 +32,10 @@ class Reproduced:
 
     @staticmethod
     def read(entry: Entry, results: Path) -> Reproduced:
-        path = results / entry.name / "reproduction.json"
+        path = results / entry.name / FILE
         if not path.exists():
             return Reproduced(entry, None)
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_reproduction(path, "results")
         if found["scale"] == Scale.smoke or found["name"] != entry.name:
             raise ValueError(f"{path}: a result of {entry.name} at scale quick or full was expected")
         return Reproduced(entry, found)
@@ -87,12 +87,12 @@ class Reproduced:
         head = ["row", *(f"{name} ε" for name in epsilons), *(name.replace("_", " ") for name in names)]
         lines = [line(head), "|---" + "|--:" * (len(head) - 1) + "|"]
         for row in self.rows:
-            cells = [row["label"] + (" ⚑" if row["flag"] else "")]
+            cells = [row["label"] + (" ⚑" if row["flags"] else "")]
             cells += [_shown(row["epsilon"].get(name), EPSILONS[name]) for name in epsilons]
             lines.append(line([*cells, *(_pair(row, name) for name in names)]))
         if any(row["printed"].get(name) is not None for row in self.rows for name in names):
             lines += ["", "Measured here; in parentheses what the paper prints."]
-        flags = [f"- ⚑ {row['label']}: {row['flag']}." for row in self.rows if row["flag"]]
+        flags = [f"- ⚑ {row['label']}: {remark_of(row)}." for row in self.rows if row["flags"]]
         return "\n".join([*lines, *([""] if flags else []), *flags])
 
 
@@ -126,9 +126,7 @@ def _why_not(entry: Entry) -> str:
 
 def _where(entry: Entry) -> str:
     """Where it is in the paper, with the paper's own label as code."""
-    if entry.where.startswith("not in the paper"):
-        return entry.where[0].upper() + entry.where[1:] + "."
-    return "In the paper: " + re.sub(r"\((\w+[:_][^) ]*)\)", r"(`\1`)", entry.where) + "."
+    return re.sub(r"\((\w+[:_][^) ]*)\)", r"(`\1`)", place_of(entry.group, entry.where))
 
 
 def line(cells: list[str]) -> str:

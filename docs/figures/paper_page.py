@@ -115,7 +115,7 @@ def _flags(done: Sequence[Reproduced]) -> str:
     rows = [row for each in tables for row in each.rows if row["epsilon"].get("printed") is not None]
     if not rows:
         return ""
-    flagged = [row for row in rows if row["flag"]]
+    flagged = [row for row in rows if row["flags"]]
     # One per cent, because what is printed is rounded.
     below = [row for row in rows if (row["epsilon"]["lower"] or 0) > 1.01 * row["epsilon"]["printed"]]
     return (

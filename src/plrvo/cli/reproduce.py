@@ -15,7 +15,7 @@ from plrvo.cli import options, show
 from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
 from plrvo.paper.catalog import ENTRIES, find
-from plrvo.paper.entry import Context, Entry, Scale
+from plrvo.paper.entry import Context, Entry, Scale, remark_of
 from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
 from plrvo.validate import InvalidArgument
 
@@ -128,8 +128,8 @@ def _print_rows(found: dict[str, Any]) -> None:
         console.print(_table(rows))
     console.print("Printed, published, certified and lower are epsilons; the paper's values are in parentheses.")
     for row in found["rows"]:
-        if row["flag"]:
-            console.print(f"{row['label']}: {row['flag']}", style="bold red", highlight=False)
+        if row["flags"]:
+            console.print(f"{row['label']}: {remark_of(row)}", style="bold red", highlight=False)
     if found["stand_in"]:
         console.print(f"Stand-in: {found['stand_in']}.", highlight=False)
     for text in found["findings"]:

@@ -16,6 +16,7 @@ from plrvo.accounting import Plan, Workload
 from plrvo.paper.entry import (
     Context,
     Entry,
+    Flag,
     Measured,
     Needs,
     Panel,
@@ -188,7 +189,7 @@ def findings(task: str, rows: Sequence[Result]) -> list[str]:
         f"Laplace noise with l1 clipping reaches {min(l1):.1f} to {max(l1):.1f} %; the paper says around 50 %, for "
         "models whose layers are all trained."
     )
-    refuted = [row for row in points if row["flag"]]
+    refuted = [row for row in points if Flag.refuted in row["flags"]]
     told.append(
         f"In {len(refuted)} of {len(points)} rows the published formula gives the Gamma noise an epsilon that an "
         "attack provably exceeds."

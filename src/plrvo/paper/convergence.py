@@ -18,7 +18,7 @@ from plrvo.files import read_json, write_json
 from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES, cnn_recipe
 from plrvo.paper.dependency import DIMENSION
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Flag, Measured, Needs, Panel, Result, Row, Scale, flagged, four_epsilons
 from plrvo.paper.training import Recipe, Trained, fitted, train
 
 WINDOW, GAIN = 200, 1.0  # steps, points of accuracy
@@ -66,8 +66,8 @@ def _measure(kind: str, epsilon: float, context: Context) -> Measured:
         values = dict(zip(("step", "accuracy", "gain"), found, strict=True))
         values["seconds"] = None if seconds is None else round(seconds * found[0] / work.steps, 2)
     details: dict[str, Any] = {"curve": curve, "last_accuracy": curve[-1][1], "steps": work.steps}
-    flag = None if found else f"not converged within {work.steps} steps"
-    return Measured(values, four_epsilons(epsilon, plan.bracket), flag, details)
+    flags = flagged(Flag.not_converged, f"not converged within {work.steps} steps", when=not found)
+    return Measured(values, four_epsilons(epsilon, plan.bracket), flags, details)
 
 
 def _timed(context: Context, recipe: Recipe, plan: Plan) -> tuple[Trained, float | None]:

@@ -77,7 +77,7 @@ def _measure(setting: Setting, epsilon: float, context: Context) -> Measured:
     done = trials(context, recipe, plans, 1)
     bracket = replace(plans["gamma"].bracket, published=None)
     details = {**done.details, "steps": setting.steps, "delta": delta, "dimension": work.dimension}
-    return Measured(done.means, four_epsilons(epsilon, bracket), None, details)
+    return Measured(done.means, four_epsilons(epsilon, bracket), details=details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:

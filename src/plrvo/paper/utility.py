@@ -13,7 +13,7 @@ from functools import partial
 
 from plrvo.accounting import Plan, Workload
 from plrvo.noise import GammaPLRV
-from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
+from plrvo.paper.cnn import CNN_DELTA, unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import (
@@ -91,9 +91,9 @@ def _measure(model: Model, index: int, context: Context) -> Measured:
         "gamma": Plan.certify(GammaPLRV(k, theta), trained, CNN_DELTA),
     }
     done = trials(context, recipe, plans, 1)
-    flag = remarks(unlike_printed(epsilon, gamma.bracket.published), refutation(gamma.bracket))
+    flags = {**unlike_printed(epsilon, gamma.bracket.published), **refutation(gamma.bracket)}
     details = {**done.details, "trained_dimension": trained.dimension, "trained_steps": recipe.steps}
-    return Measured(done.means, four_epsilons(epsilon, gamma.bracket), flag, details)
+    return Measured(done.means, four_epsilons(epsilon, gamma.bracket), flags, details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:

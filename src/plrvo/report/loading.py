@@ -8,6 +8,9 @@ from typing import Any
 from plrvo.accounting import Plan
 from plrvo.audit.receipt import examine
 from plrvo.files import read_json
+from plrvo.paper.document import FILE as REPRODUCTION
+from plrvo.paper.document import read_reproduction
+from plrvo.paper.entry import Flag
 from plrvo.report.auditing import is_audit, read_audit, read_audits
 from plrvo.report.fields import Fields, as_number
 from plrvo.report.runs import Bracket, Receipt, Reproduction, Row, Run, Training
@@ -15,7 +18,6 @@ from plrvo.validate import InvalidArgument
 
 RECEIPT = "receipt.json"
 METRICS = "metrics.jsonl"
-REPRODUCTION = "reproduction.json"
 _PRIVATE = ("journal.jsonl", "checkpoint.safetensors")  # what a private run leaves before its first receipt
 _EXPECTED = (
     "a folder of `plrvo train` or `plrvo reproduce`, a receipt, or a file with the result of `plrvo audit --json`"
@@ -34,7 +36,7 @@ def read_run(path: Path) -> Run:
         if "receipt" in content:
             return _training(path.parent, path)
         if "rows" in content and "scale" in content:
-            return _reproduction(path.parent, content, path)
+            return _reproduction(path)
         if is_audit(content):
             return read_audits(content, path)
     raise InvalidArgument("runs", str(path), _EXPECTED)
@@ -42,8 +44,7 @@ def read_run(path: Path) -> Run:
 
 def _folder(folder: Path) -> Run:
     if (folder / REPRODUCTION).is_file():
-        path = folder / REPRODUCTION
-        return _reproduction(folder, read_json(path, "runs", "a reproduction"), path)
+        return _reproduction(folder / REPRODUCTION)
     if (folder / RECEIPT).is_file():
         return _training(folder, folder / RECEIPT)
     if any((folder / name).exists() for name in _PRIVATE):
@@ -112,13 +113,14 @@ def _noise(given: Fields) -> dict[str, Any]:
     return {"noise": given.text("noise"), **{k: v for k, v in given.content.items() if k != "noise"}}
 
 
-def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:
-    given = Fields.of(content, path, "a reproduction, as `plrvo reproduce` writes it")
-    runs = folder / "runs"
+def _reproduction(path: Path) -> Reproduction:
+    given = Fields.of(read_reproduction(path, "runs"), path, "a reproduction, as `plrvo reproduce` writes it")
+    folder, runs = path.parent, path.parent / "runs"
     receipts = sorted(runs.rglob(RECEIPT)) if runs.is_dir() else []
     return Reproduction(
         name=folder.resolve().name,
         entry=given.text("name"),
+        group=given.text("group"),
         title=given.text("title"),
         paper=given.text("paper"),
         scale=given.text("scale"),
@@ -132,7 +134,7 @@ def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:
 
 
 def _row(given: Fields) -> Row:
-    epsilon = given.part("epsilon")
+    epsilon, flags = given.part("epsilon"), given.part("flags")
     return Row(
         label=given.text("label"),
         parameters=given.part("parameters").content,
@@ -140,5 +142,5 @@ def _row(given: Fields) -> Row:
         measured=given.measures("measured"),
         printed_epsilon=epsilon.amount_or_none("printed"),
         bracket=Bracket(*(epsilon.amount_or_none(name) for name in ("certified", "lower", "published"))),
-        flag=given.text_or_none("flag"),
+        flags={flag: flags.text(flag) for flag in Flag if flag in flags},
     )

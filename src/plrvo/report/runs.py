@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plrvo.accounting import Plan
+from plrvo.paper.entry import Flags
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Row:
     measured: Mapping[str, float | None]
     printed_epsilon: float | None
     bracket: Bracket
-    flag: str | None
+    flags: Flags
 
     @property
     def refutes_printed(self) -> bool:
@@ -157,6 +158,7 @@ class Reproduction:
     kind: ClassVar[str] = "reproduction"
     name: str
     entry: str
+    group: str
     title: str
     paper: str
     scale: str
