@@ -1,4 +1,4 @@
-"""One table or figure of the paper as a section of a page, from the file that `plrvo reproduce` wrote."""
+"""One table, figure or study as a section of a page, from the file that `plrvo reproduce` wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from plrvo.cli.show import rounded_down, rounded_up
 from plrvo.paper.document import FILE, read_reproduction
-from plrvo.paper.entry import Entry, Needs, Scale, place_of, remark_of
+from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of, remark_of
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
 # Which extra brings what an entry needs: the first that one of its packages or data sets asks for.
@@ -66,13 +66,14 @@ class Reproduced:
             parts.append(f"**Not here.** {_why_not(self.entry)}")
         else:
             if self.found["stand_in"]:
-                parts.append(f"**Stand-in** (scale {self.found['scale']}): {self.found['stand_in']}.")
+                word = "Stand-in" if self.entry.group is Group.paper else "Setting"
+                parts.append(f"**{word}** (scale {self.found['scale']}): {self.found['stand_in']}.{self._origin()}")
             if not self.finished:
                 parts.append(f"**Unfinished.** Rows so far: {len(self.rows)}.")
             parts.append("\n".join(f"- {text}" for text in self.findings))
             if self.finished:
                 parts.append(f"![{self.entry.title}]({image})")
-            parts.append(self._table())
+            parts += [self._table(), self._samples()]
         parts.append(how_to_run(self.entry))
         return "\n\n".join(part for part in parts if part)
 
@@ -94,6 +95,26 @@ class Reproduced:
             lines += ["", "Measured here; in parentheses what the paper prints."]
         flags = [f"- ⚑ {row['label']}: {remark_of(row)}." for row in self.rows if row["flags"]]
         return "\n".join([*lines, *([""] if flags else []), *flags])
+
+    def _origin(self) -> str:
+        """Rows that were measured before the entry was one say so."""
+        before = [row["details"]["provenance"] for row in self.rows if "provenance" in row["details"]]
+        if not before:
+            return ""
+        scripts = ", ".join(sorted({f"`{one['script']}` of version {one['version']}" for one in before}))
+        return f" {len(before)} of {len(self.rows)} rows are those of {scripts}, a script that this entry replaces."
+
+    def _samples(self) -> str:
+        """What the models of the rows write, where they write."""
+        writing = [row for row in self.rows if "samples" in row["details"]]
+        if not writing:
+            return ""
+        lines = ["Some of the texts, for the same tables in every row:", ""]
+        for i, sample in enumerate(writing[0]["details"]["samples"]):
+            lines += [f"{i + 1}. `{sample['table']}`", ""]
+            texts = {row["label"]: row["details"]["samples"][i]["text"] for row in writing}
+            lines += [*(f"    - {label}: {text or '(nothing)'}" for label, text in texts.items()), ""]
+        return "\n".join(lines[:-1])
 
 
 def how_to_run(entry: Entry) -> str:

@@ -1,11 +1,11 @@
-"""The pages about the paper are made from the result files."""
+"""The pages about the paper and the studies beside it are made from the result files."""
 
 import json
 from pathlib import Path
 
 import pytest
-from docs.figures.paper_entry import Reproduced
-from docs.figures.paper_page import DOCS, IMAGES, OVERVIEW, RESULTS, image_of, page_of, pages
+from docs.figures.entry_pages import DOCS, IMAGES, OVERVIEW, RESULTS, image_of, page_of, pages
+from docs.figures.entry_section import Reproduced
 
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.document import sealed
