@@ -10,7 +10,8 @@ from typing import Any
 
 from plrvo.cli.show import rounded_down, rounded_up
 from plrvo.paper.document import FILE, read_reproduction
-from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of, remark_of
+from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of
+from plrvo.paper.flags import remark_of
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
 # Which extra brings what an entry needs: the first that one of its packages or data sets asks for.

@@ -9,7 +9,8 @@ from dp_accounting.rdp import RdpAccountant
 
 from plrvo.accounting import Ledger
 from plrvo.paper import mechanisms as table
-from plrvo.paper.entry import Context, Flag, Scale
+from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 
 
 def test_the_printed_cells():

@@ -7,7 +7,8 @@ import pytest
 
 from plrvo import Gaussian
 from plrvo.paper import privacy_loss as figure
-from plrvo.paper.entry import Context, Flag, Scale
+from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 
 
 def measured(kind: str, clip: float, steps: int, tmp_path):

@@ -12,7 +12,8 @@ from plrvo.cli.main import main
 from plrvo.files import json_digest, locked
 from plrvo.paper.catalog import ENTRIES
 from plrvo.paper.document import read_reproduction
-from plrvo.paper.entry import Flag, Measured, Scale
+from plrvo.paper.entry import Measured, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import LOCK, as_csv
 from plrvo.validate import InvalidArgument
 

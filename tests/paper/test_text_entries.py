@@ -4,7 +4,8 @@ import pytest
 
 from plrvo.paper.catalog import find
 from plrvo.paper.classification import CHECKPOINTS, NOISES, findings, settings_of
-from plrvo.paper.entry import Context, Flag, Scale
+from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import Reproduction
 
 

@@ -10,7 +10,8 @@ from plrvo.paper import convergence, dependency, ftrl, utility, vit
 from plrvo.paper.catalog import find
 from plrvo.paper.cnn import CNN_ROWS
 from plrvo.paper.cnn_tables import flags_of
-from plrvo.paper.entry import Context, Flag, Scale
+from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import Reproduction
 
 VISION = (

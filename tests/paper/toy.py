@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Needs, Panel, Row, Scale
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Row, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import Reproduction
 
 FILES = ("reproduction.json", "{}.csv", "{}.png")

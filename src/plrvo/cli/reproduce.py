@@ -15,7 +15,8 @@ from plrvo.cli import options, show
 from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
 from plrvo.paper.catalog import ENTRIES, find
-from plrvo.paper.entry import Context, Entry, Group, Scale, remark_of
+from plrvo.paper.entry import Context, Entry, Group, Scale
+from plrvo.paper.flags import remark_of
 from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
 from plrvo.validate import InvalidArgument
 

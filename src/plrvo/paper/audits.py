@@ -14,22 +14,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Flag,
-    Flags,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    flagged,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import Flag, Flags, flagged, refutation
 from plrvo.paper.training import fitted
 
 if TYPE_CHECKING:

@@ -13,20 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from plrvo.accounting import Plan, Workload
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Flag,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import Recipe, fitted, trials
 
 CHECKPOINTS = {  # as the paper names them, and their names on the hub

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from plrvo.accounting import Epsilon, Ledger, Workload
 from plrvo.noise import GammaPLRV
-from plrvo.paper.entry import Flag, Flags
+from plrvo.paper.flags import Flag, Flags
 
 CNN_DELTA = 1e-5
 TOLERANCE = 0.02  # relative, of a printed epsilon: printed digits are cut, and the formula's order not always searched

@@ -15,20 +15,8 @@ from plrvo.accounting import Plan
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.dependency import BY_K
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Flag,
-    Flags,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, Flags, refutation
 from plrvo.paper.training import fitted, trials
 
 MEASURES = ("gaussian", "laplace", "gamma", "gamma_score")
@@ -38,7 +26,7 @@ def flags_of(row: CnnRow) -> Flags:
     """Where the row's own numbers do not fit together, and where its epsilon is refuted."""
     unlike = unlike_printed(row.printed_epsilon, row.as_printed)
     fits = {flag: f"{remark}; theta {row.theta:g} does" for flag, remark in unlike.items()}
-    return fits | refutation(bracket_of(row.noise, row.workload))
+    return {**fits, **refutation(bracket_of(row.noise, row.workload))}
 
 
 def _measure(task: str, row: CnnRow, context: Context) -> Measured:

@@ -18,7 +18,8 @@ from plrvo.files import read_json, write_json
 from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES, cnn_recipe
 from plrvo.paper.dependency import DIMENSION
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Needs, Panel, Result, Row, Scale, flagged, four_epsilons
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.training import Recipe, Trained, fitted, train
 
 WINDOW, GAIN = 200, 1.0  # steps, points of accuracy

@@ -14,18 +14,8 @@ from functools import partial
 
 from plrvo.accounting import Plan, Workload
 from plrvo.accounting.correlated import Correlation, CyclicPoisson, Participation, Tree, Updates, fit_banded
-from plrvo.paper.entry import (
-    Context,
-    Measured,
-    Numbers,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Measured, Numbers, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, train, trials
 
 NOISES = ("gaussian", "laplace", "gamma", "gamma_score")

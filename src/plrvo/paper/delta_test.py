@@ -20,7 +20,8 @@ from functools import partial
 from scipy import special
 
 from plrvo.paper.analytic import needs, points
-from plrvo.paper.entry import Context, Entry, Flag, Flags, Measured, Panel, Result, Row, Scale
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, Flags
 
 PRINTED_RATIO = 100.0  # "nearly 100 times worse than that of the Laplace mechanism in high-privacy regimes"
 HIGH_PRIVACY = 100.0  # the noise at which we take this to be said

@@ -11,19 +11,8 @@ from plrvo.accounting import Plan, Workload
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Flag,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import trials
 
 DIMENSION = 26_010

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.files import json_digest, read_json
-from plrvo.paper.entry import Flag, Group
+from plrvo.paper.entry import Group
+from plrvo.paper.flags import Flag
 from plrvo.validate import InvalidArgument
 
 FILE, FORMAT = "reproduction.json", 2

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Epsilon
+from plrvo.paper.flags import Flags
 
 Numbers = Mapping[str, float | None]
 Result = dict[str, Any]  # a finished row, as plain data
@@ -35,18 +36,6 @@ class Group(StrEnum):
     paper = "paper"
     fair = "fair"  # its comparisons, made at the same certified epsilon
     study = "study"  # other training, at a certified epsilon
-
-
-class Flag(StrEnum):
-    """Why a row is not to be taken as it is printed."""
-
-    refuted = "refuted"  # an attack provably exceeds a published or claimed epsilon
-    misprinted = "misprinted"  # the printed parameters do not give the printed epsilon
-    differs = "differs"  # something else that is printed is not what comes out
-    not_converged = "not converged"  # what was to be measured did not happen in so many steps
-
-
-Flags = Mapping[Flag, str]  # with the remark, in words, to each
 
 
 @dataclass(frozen=True)
@@ -174,23 +163,3 @@ def four_epsilons(printed: float | None, bracket: Epsilon) -> dict[str, float | 
         "certified": finite(bracket.certified),
         "lower": finite(bracket.lower),
     }
-
-
-def flagged(flag: Flag, remark: str, when: bool = True) -> Flags:
-    """One flag, or none."""
-    return {flag: remark} if when else {}
-
-
-def refutation(bracket: Epsilon) -> Flags:
-    """A flag where the published epsilon of a noise is refuted."""
-    if not bracket.published_is_refuted:
-        return {}
-    return {
-        Flag.refuted: f"the published formula gives this noise epsilon {bracket.published:.4g}: refuted, an attack "
-        f"provably reaches {bracket.lower:.4g}"
-    }
-
-
-def remark_of(row: Result) -> str:
-    """All that its flags say of a finished row."""
-    return "; ".join(row["flags"].values())

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Plan, Workload
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import refutation
 from plrvo.paper.generation import DELTA, METRICS, TABLES, PrintedTable
 from plrvo.paper.training import Recipe, fitted, train
 

@@ -18,7 +18,8 @@ from plrvo.accounting import Ledger, Workload
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.paper.analytic import needs
 from plrvo.paper.cnn import CNN_DELTA
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Panel, Result, Row, Scale, flagged, four_epsilons
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.training import fitted
 
 KINDS = {"gaussian": "Gaussian", "laplace": "Laplace", "gamma": "PLRV-O"}

@@ -13,7 +13,8 @@ from functools import cache
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.designer import Accountant, Problem, SearchSpace
 from plrvo.noise import GammaPLRV, Gaussian
-from plrvo.paper.entry import Flags, Numbers, four_epsilons, refutation
+from plrvo.paper.entry import Numbers, four_epsilons
+from plrvo.paper.flags import Flags, refutation
 
 PAIRS, BATCH, EPOCHS, CLIP = 392_702, 1024, 3, 0.1
 DIMENSION, DELTA = 109_482_240, 1 / (2 * PAIRS)

@@ -16,7 +16,8 @@ from typing import Any
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.analytic import needs, whole_points
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, refutation
 
 GAMMA = GammaPLRV(k=414.2857, theta=2.4196e-4)
 SIGMA = 0.1

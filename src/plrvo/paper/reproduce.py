@@ -18,7 +18,8 @@ import plrvo
 from plrvo.files import locked, write_bytes, write_json
 from plrvo.paper.document import FILE, read_reproduction, sealed
 from plrvo.paper.drawing import draw
-from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale, remark_of
+from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale
+from plrvo.paper.flags import remark_of
 from plrvo.validate import InvalidArgument
 
 LOCK, RUNS = ".reproduce.lock", "runs"

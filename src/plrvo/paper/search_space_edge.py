@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from plrvo.paper.analytic import needs, points
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Panel, Result, Row, Scale
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.mnli import BOTH, CLIP, at_published_edge, edge, gaussian_distortion, work_of
 
 SHAPES = (2.0, 10.0, 1000.0)

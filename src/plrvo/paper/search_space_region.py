@@ -19,7 +19,8 @@ from plrvo.designer import Accountant
 from plrvo.designer.search_space import printed_bounds, sufficient_k
 from plrvo.noise import GammaPLRV
 from plrvo.paper.analytic import needs, points
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Numbers, Panel, Result, Row, Scale, flagged
+from plrvo.paper.entry import Context, Entry, Measured, Numbers, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.mnli import (
     BOTH,
     CLIP,

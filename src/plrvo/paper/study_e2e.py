@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from plrvo.paper.entry import Entry, Flag, Group, Needs, Result, Row, Scale
+from plrvo.paper.entry import Entry, Group, Needs, Result, Row, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.generation import TABLES
 from plrvo.paper.generation_tables import NOISES, PACKAGES, PAIRS, PANELS, STORIES, Setting, rows_of, setting_of
 from plrvo.paper.training import Recipe

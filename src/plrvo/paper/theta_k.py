@@ -18,7 +18,8 @@ from scipy import special
 
 from plrvo.noise import GammaPLRV
 from plrvo.paper.analytic import needs, points
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Panel, Result, Row, Scale, flagged
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, flagged
 
 FIXED = {"k": 20.0, "theta": 0.05}
 RANGE = {"theta": (0.0125, 0.2), "k": (5.0, 80.0)}

@@ -16,19 +16,8 @@ from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.dependency import DIMENSION
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 
 STEPS = 1250

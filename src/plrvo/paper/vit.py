@@ -15,19 +15,8 @@ from plrvo.accounting import Epsilon, Plan, Workload
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.cnn import unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Flags,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flags, refutation
 from plrvo.paper.training import Recipe, dimension_of, trials
 
 DELTA = 2e-5

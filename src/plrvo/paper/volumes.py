@@ -16,7 +16,8 @@ import numpy as np
 from scipy import special
 
 from plrvo.paper.analytic import needs, power_of_ten, whole_points
-from plrvo.paper.entry import Context, Entry, Flag, Measured, Panel, Result, Row, Scale, flagged
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, flagged
 
 CNN_DIMENSION = 26_010
 LARGEST = 10**6

@@ -10,7 +10,7 @@ from plrvo.audit.receipt import examine
 from plrvo.files import read_json
 from plrvo.paper.document import FILE as REPRODUCTION
 from plrvo.paper.document import read_reproduction
-from plrvo.paper.entry import Flag
+from plrvo.paper.flags import Flag
 from plrvo.report.auditing import is_audit, read_audit, read_audits
 from plrvo.report.fields import Fields, as_number
 from plrvo.report.runs import Bracket, Receipt, Reproduction, Row, Run, Training

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plrvo.accounting import Plan
-from plrvo.paper.entry import Flags
+from plrvo.paper.flags import Flags
 
 
 @dataclass(frozen=True)
