@@ -13,7 +13,6 @@ from plrvo.paper.reproduce import Reproduction
 from plrvo.paper.study_correlated import against_sampling
 
 STUDIES = [entry for entry in ENTRIES if entry.group is Group.study]
-PRIVATE = {"study-correlated": 3, "study-sst2": 2, "study-e2e": 2}  # rows with an epsilon, at smoke scale
 
 
 def test_studies_are_named_as_such_and_print_nothing_of_the_paper():
@@ -50,7 +49,7 @@ def test_studies_run_and_go_on_where_they_stopped(entry, data_dir, tmp_path, mon
     assert found["status"] == "finished"
     assert found["rows"][:1] == first
     private = [row for row in found["rows"] if row["epsilon"]["certified"] is not None]
-    assert len(private) == PRIVATE[entry.name]
+    assert private
     for row in private:
         assert row["epsilon"]["printed"] is None
         assert 0 < row["epsilon"]["lower"] <= row["epsilon"]["certified"]
