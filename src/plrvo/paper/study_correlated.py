@@ -48,7 +48,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
         "visited in order is not, and that counts most at a small epsilon. In return no order has to be secret.",
         rates_of(rows),
         "*In order* visits the data in a fixed order, and its adjacency is zero-out; DP-SGD samples, and its adjacency "
-        "is add or remove. One seed and few epochs are a hint, no more.",
+        "is add or remove. Few seeds and few epochs are a hint, no more.",
     ]
 
 
