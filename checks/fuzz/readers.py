@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -21,6 +22,7 @@ from plrvo.audit import Canary, blocks, data
 from plrvo.audit.receipt import verify
 from plrvo.cli.options import _noise_from_file
 from plrvo.files import parse_json, read_json
+from plrvo.paper.document import sealed
 from plrvo.records.history import read_history
 from plrvo.records.journal import Journal
 from plrvo.report.loading import read_run
@@ -178,6 +180,13 @@ def _page(path: Path) -> bytes:
     return make_page([read_run(path)])
 
 
+def _page_when_sealed(path: Path) -> bytes:
+    """With the digest that the document should have: else nothing that is behind it would ever be tried."""
+    with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        path.write_text(json.dumps(sealed(parse_json(path.read_bytes()))))
+    return _page(path)
+
+
 def _audit() -> bytes:
     return (Path(__file__).parents[2] / "results" / "audit" / "mechanism-published.json").read_bytes()
 
@@ -185,8 +194,15 @@ def _audit() -> bytes:
 def _reproduction() -> bytes:
     epsilon = {"printed": 1.0, "published": 1.1, "certified": 0.9, "lower": 0.5}
     row = {"key": "a", "label": "a row", "parameters": {"k": 3.0}, "printed": {"gamma": 90.0, "laplace": None}}
-    row |= {"measured": {"gamma": 91.0}, "epsilon": epsilon, "flag": "a remark"}
-    about = {"name": "table", "title": "a table", "paper": "Table 1", "scale": "quick", "status": "finished"}
+    row |= {"measured": {"gamma": 91.0}, "epsilon": epsilon, "flags": {"differs": "a remark"}}
+    about = {
+        "name": "table",
+        "group": "paper",
+        "title": "a table",
+        "paper": "Table 1",
+        "scale": "quick",
+        "status": "finished",
+    }
     return json.dumps({**about, "stand_in": None, "rows": [row, row], "findings": ["a finding"]}).encode()
 
 
@@ -197,7 +213,7 @@ READERS: dict[str, Reader] = {
     "ledger": Reader(_ledger, _as_json(Ledger().plus(PLAN.noise, WORK).to_list())),
     "receipt": Reader(verify, _receipt),
     "page of an audit": Reader(_page, _audit),
-    "page of a reproduction": Reader(_page, _reproduction),
+    "page of a reproduction": Reader(_page_when_sealed, _reproduction),
     "metrics": Reader(read_history, lambda: b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n', ".jsonl"),
     "journal": Reader(Journal.open, _journal, ".jsonl"),
     "checkpoint": Reader(checkpoint.read_extra, _checkpoint, ".safetensors"),

@@ -19,7 +19,7 @@ from checks.torture.process import Command
 from checks.torture.train import Lost
 from plrvo.accounting import Workload
 from plrvo.paper import catalog
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Group, Measured, Needs, Panel, Row, Scale, four_epsilons
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 
 NAME = "table-digits"
@@ -31,7 +31,7 @@ def _measure(epsilon: float, context: Context) -> Measured:
     work = Workload(sample_rate=0.05, steps=60, clip=1.0, dimension=dimension_of(RECIPE, context))
     plans = {name: fitted(name, work, epsilon, 1e-5) for name in ("gaussian", "gamma_score")}
     done = trials(context, RECIPE, plans, 1)
-    return Measured(done.means, four_epsilons(epsilon, plans["gamma_score"].bracket), None, done.details)
+    return Measured(done.means, four_epsilons(epsilon, plans["gamma_score"].bracket), details=done.details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
@@ -41,10 +41,11 @@ def _rows(scale: Scale) -> Sequence[Row]:
 DIGITS = Entry(
     name=NAME,
     title="Digits",
-    where="not in the paper",
+    where="digits",
     rows=_rows,
     needs={scale: Needs(0.1, (), ("torch",)) for scale in Scale},
     panels=(Panel("epsilon", ("gaussian", "gamma_score"), "epsilon", "test accuracy, %"),),
+    group=Group.study,
 )
 
 

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from checks.audits import COMMANDS
 from docs.figures.audit_clipbkd import LABELS, PANELS, panel, rows
 from docs.figures.audit_tables import GUIDE, TABLES, models_trained, page
-from results.audit.__main__ import COMMANDS
 
 from plrvo.audit.one_run import differences
 from plrvo.audit.statistics import Counts, epsilon_bound, epsilon_opt

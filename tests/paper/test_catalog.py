@@ -10,11 +10,12 @@ import pytest
 from tests.paper.toy import Stopped, contents, run, stopping
 
 from plrvo.paper.catalog import ENTRIES, find
+from plrvo.paper.document import read_reproduction
 from plrvo.paper.entry import Entry, Scale
-from plrvo.paper.reproduce import as_csv, read_reproduction
+from plrvo.paper.reproduce import as_csv, plain
 from plrvo.validate import InvalidArgument
 
-ROW = {"key", "label", "parameters", "printed", "measured", "epsilon", "flag", "details"}
+ROW = {"key", "label", "parameters", "printed", "measured", "epsilon", "flags", "details"}
 NO_DATA = [entry for entry in ENTRIES if not entry.needs[Scale.smoke].data and not entry.needs[Scale.smoke].elsewhere]
 ANALYTIC = [entry for entry in NO_DATA if "torch" not in entry.needs[Scale.smoke].packages]
 
@@ -66,9 +67,10 @@ def continued(entry: Entry, out: Path) -> list[bytes]:
     "folder", sorted((Path(__file__).parents[2] / "results" / "paper").iterdir()), ids=lambda f: f.name
 )
 def test_committed_results_are_what_their_rows_say(folder: Path):
-    found = read_reproduction(folder)
+    found = read_reproduction(folder, "folder")
     entry = find(folder.name)
     assert (found["name"], found["title"], found["status"]) == (entry.name, entry.title, "finished")
-    assert {row["key"] for row in found["rows"]} == {row.key for row in entry.rows(Scale(found["scale"]))}
+    expected = {row.key: plain(row.parameters) for row in entry.rows(Scale(found["scale"]))}
+    assert {row["key"]: row["parameters"] for row in found["rows"]} == expected
     assert found["findings"] == entry.findings(found["rows"])
     assert (folder / f"{entry.name}.csv").read_text() == as_csv(found["rows"])

@@ -10,6 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from plrvo.accounting import Ledger
 from plrvo.paper import mechanisms as table
 from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 
 
 def test_the_printed_cells():
@@ -62,7 +63,7 @@ def test_a_cell_that_differs_says_so(tmp_path):
     assert len(rows) == 21
     differs = rows["laplace-subsampling"].measure(Context(Scale.quick, tmp_path))
     assert differs.values == {"supported": 1.0}
-    assert differs.flag.startswith("the paper says no")
+    assert differs.flags[Flag.differs].startswith("the paper says no")
     assert differs.epsilon["certified"] == pytest.approx(1, rel=1e-5)
     same = rows["gamma-l2-clip"].measure(Context(Scale.quick, tmp_path))
-    assert (same.values, same.flag) == ({"supported": 1.0}, None)
+    assert (same.values, same.flags) == ({"supported": 1.0}, {})

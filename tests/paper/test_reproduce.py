@@ -9,9 +9,11 @@ import pytest
 from tests.paper.toy import FILES, TOY, Stopped, contents, run, stopping
 
 from plrvo.cli.main import main
-from plrvo.files import locked
+from plrvo.files import json_digest, locked
 from plrvo.paper.catalog import ENTRIES
+from plrvo.paper.document import read_reproduction
 from plrvo.paper.entry import Measured, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import LOCK, as_csv
 from plrvo.validate import InvalidArgument
 
@@ -106,7 +108,7 @@ def test_the_csv_file_can_be_read_back(tmp_path):
         assert float(line["root (measured)"]) == row["measured"]["root"]
         assert float(line["root (printed)"]) == row["printed"]["root"]
         assert line["nothing (measured)"] == line["epsilon (published)"] == ""
-        assert line["flag"] == (row["flag"] or "")
+        assert (line["flags"], line["remark"]) == (", ".join(row["flags"]), "; ".join(row["flags"].values()))
 
 
 def test_smoke_draws_no_conclusions(tmp_path):
@@ -153,3 +155,76 @@ def test_the_command_prints_what_it_writes(capsys, tmp_path):
     assert sorted(files) == ["csv", "json", "plot"]
     assert main(words) == 0
     assert "n = 26,010" in capsys.readouterr().out
+
+
+def edited(folder, change):
+    """Change the file as a hand would, without its digest."""
+    path = folder / "reproduction.json"
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found["rows"][1]["measured"].update(root=9.0),
+        lambda found: found["rows"][1]["epsilon"].update(certified=0.1),
+        lambda found: found["rows"][1]["parameters"].update(i=2),
+        lambda found: found["rows"][1]["details"].update(square=5),
+        lambda found: found["rows"][1].update(flags={}),
+        lambda found: found["rows"].pop(),
+        lambda found: found.update(status="finished", seed=4),
+        lambda found: found.update(format=3),
+        lambda found: found.pop("format"),
+    ],
+)
+def test_the_digest_covers_every_number(tmp_path, change):
+    run(TOY, tmp_path)
+    edited(tmp_path, change)
+    with pytest.raises(InvalidArgument, match="as it was written"):
+        read_reproduction(tmp_path, "out")
+
+
+def test_words_are_no_part_of_the_digest(tmp_path):
+    """What a later version says better is no other result: rows are kept, and the words are today's."""
+    first = run(TOY, tmp_path)
+    words = {"title": "Old", "paper": "elsewhere", "stand_in": "once", "findings": ["an old finding"]}
+
+    def reworded(found):
+        found.update(words)
+        found["rows"][1].update(label="old", flags={"differs": "an old remark"})
+
+    edited(tmp_path, reworded)
+    assert read_reproduction(tmp_path, "out")["digest"] == first["digest"]
+    again = run(stopping(TOY, 2), tmp_path)
+    assert {name: again[name] for name in words} == {name: first[name] for name in words}
+
+
+def test_rows_of_other_parameters_are_not_gone_on_with(tmp_path):
+    run(TOY, tmp_path)
+    other = replace(TOY, rows=lambda scale: [replace(row, parameters={"i": -1}) for row in TOY.rows(scale)])
+    with pytest.raises(InvalidArgument, match="row 0, the 0th has other parameters"):
+        run(other, tmp_path)
+
+
+def test_a_file_of_the_first_format_is_read_and_gone_on_with(tmp_path):
+    found = run(TOY, tmp_path / "new")
+    remarks = [None, "the printed parameters give another; theta 1 does", "not converged within 3 steps"]
+    remarks += [f"{remarks[1]}; the published formula gives this noise epsilon 1: refuted, an attack reaches 2"]
+    old = {name: value for name, value in found.items() if name not in ("format", "group", "files", "digest")}
+    old["rows"] = [{**row, "flag": text} for row, text in zip(found["rows"], remarks, strict=True)]
+    for row in old["rows"]:
+        del row["flags"]
+    old["digest"] = json_digest(old)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "reproduction.json").write_text(json.dumps(old))
+    flags = [row["flags"] for row in read_reproduction(tmp_path / "old", "out")["rows"]]
+    assert flags[0] == {}
+    assert flags[1] == {Flag.misprinted: remarks[1]}
+    assert list(flags[2]) == [Flag.not_converged]
+    assert list(flags[3]) == [Flag.misprinted, Flag.refuted]
+    assert run(stopping(TOY, 0), tmp_path / "old")["rows"][3]["flags"] == flags[3]
+    edited(tmp_path / "old", lambda found: found["rows"].pop())
+    with pytest.raises(InvalidArgument, match="as it was written"):
+        read_reproduction(tmp_path / "old", "out")

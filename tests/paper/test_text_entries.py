@@ -5,6 +5,7 @@ import pytest
 from plrvo.paper.catalog import find
 from plrvo.paper.classification import CHECKPOINTS, NOISES, findings, settings_of
 from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import Reproduction
 
 
@@ -68,9 +69,14 @@ def test_smoke(data_dir, tmp_path, monkeypatch, name):
 
 
 def test_findings_say_what_the_rows_say():
-    def point(target, flag=None, **accuracies):
+    def point(target, *flags, **accuracies):
         about = {"model": "MiniLM, head", "data": "sst2", "target": target}
-        return {"label": f"epsilon {target}", "parameters": about, "measured": accuracies, "flag": flag}
+        return {
+            "label": f"epsilon {target}",
+            "parameters": about,
+            "measured": accuracies,
+            "flags": dict.fromkeys(flags, ""),
+        }
 
     values = {"laplace": 70.0, "gamma_score": 72.0}
     told = findings(
@@ -78,7 +84,7 @@ def test_findings_say_what_the_rows_say():
         [
             point(None, not_private=81.0),
             point(0.2, gaussian=75.0, gamma=71.0, laplace_l1=52.0, **values),
-            point(3.0, "refuted", gaussian=70.0, gamma=71.5, laplace_l1=60.0, **values),
+            point(3.0, Flag.refuted, gaussian=70.0, gamma=71.5, laplace_l1=60.0, **values),
         ],
     )
     assert "Gamma noise is ahead of Gaussian noise in 1 of 2 rows; accuracies differ by -4.0 to +1.5 points" in told[0]

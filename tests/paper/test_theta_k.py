@@ -44,4 +44,4 @@ def test_both_parameters_move_both(tmp_path):
     width = math.log(80 / 5)
     assert by_k["entropy"] == pytest.approx(-1 - (1 / 5 - 1 / 80) / width, abs=1e-6)
     assert by_k["distortion"] == pytest.approx(-math.log(79 / 4) / width, abs=1e-6)
-    assert not any(row["flag"] for row in rows)
+    assert not any(row["flags"] for row in rows)

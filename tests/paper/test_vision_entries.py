@@ -9,8 +9,9 @@ import pytest
 from plrvo.paper import convergence, dependency, ftrl, utility, vit
 from plrvo.paper.catalog import find
 from plrvo.paper.cnn import CNN_ROWS
-from plrvo.paper.cnn_tables import flag_of
+from plrvo.paper.cnn_tables import flags_of
 from plrvo.paper.entry import Context, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import Reproduction
 
 VISION = (
@@ -80,9 +81,9 @@ def test_convergence_and_ftrl_tables_are_transcribed_as_printed(paper):
 
 def test_four_rows_print_a_theta_that_does_not_give_their_epsilon():
     """Theory, section 8: as printed rows 4 to 7 give 12.105, 20.669, 39.600 and 48.439; the last row is refuted."""
-    wrong = {i + 1: row.as_printed for i, row in enumerate(CNN_ROWS) if "printed parameters" in (flag_of(row) or "")}
+    wrong = {i + 1: row.as_printed for i, row in enumerate(CNN_ROWS) if Flag.misprinted in flags_of(row)}
     assert wrong == pytest.approx({4: 12.105, 5: 20.669, 6: 39.600, 7: 48.439}, rel=1e-4)
-    assert [i + 1 for i, row in enumerate(CNN_ROWS) if "refuted" in (flag_of(row) or "")] == [9]
+    assert [i + 1 for i, row in enumerate(CNN_ROWS) if Flag.refuted in flags_of(row)] == [9]
 
 
 def test_distortions_of_the_vit_table_are_those_of_its_parameters():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Row, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import Reproduction
 
 FILES = ("reproduction.json", "{}.csv", "{}.png")
@@ -20,7 +21,9 @@ def toy_row(i: int) -> Row:
     def measure(context: Context) -> Measured:
         # Text that a careless CSV would break, and a number with all of its digits.
         values = {"root": math.sqrt(i), "nothing": None}
-        return Measured(values, {"certified": i / 3}, f'odd, "{i}"\nand more' if i % 2 else None, {"square": i * i})
+        return Measured(
+            values, {"certified": i / 3}, {Flag.differs: f'odd, "{i}"\nand more'} if i % 2 else {}, {"square": i * i}
+        )
 
     return Row(f"row-{i}", f"row {i}, the {i}th", {"i": i}, {"root": float(i), "nothing": None}, measure)
 

@@ -15,7 +15,7 @@ from tests.records.receipts import KINDS, changed
 
 import plrvo
 from plrvo.audit.receipt import examine, verify
-from plrvo.records import derived, metrics
+from plrvo.records import derived, history, metrics
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.journal import Journal
 from plrvo.records.metrics import summary

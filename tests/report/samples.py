@@ -11,6 +11,7 @@ from typing import Any
 import plrvo
 from plrvo.cli.main import main
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
+from plrvo.paper.document import sealed
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
 
@@ -57,11 +58,14 @@ def reproduction(folder: Path, **changes: Any) -> Path:
                     "certified": bracket.certified,
                     "lower": bracket.lower,
                 },
-                "flag": f"theta {row.printed_theta:g} as printed does not give the printed epsilon" if off else None,
+                "flags": {"misprinted": f"theta {row.printed_theta:g} does not give the printed epsilon"}
+                if off
+                else {},
             }
         )
     content = {
         "name": "table-cnn-mnist",
+        "group": "paper",
         "title": "CNN on MNIST, nine budgets",
         "paper": "table of CNN-MNIST",
         "scale": "quick",
@@ -73,7 +77,7 @@ def reproduction(folder: Path, **changes: Any) -> Path:
         "files": {},
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "reproduction.json").write_text(json.dumps({**content, **changes}))
+    (folder / "reproduction.json").write_text(json.dumps(sealed({**content, **changes})))
     return folder
 
 

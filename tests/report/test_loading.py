@@ -47,6 +47,20 @@ def test_a_reproduction_brings_the_receipts_of_its_runs(table, gamma_run, tmp_pa
     assert not read_run(folder).verified
 
 
+def test_an_edited_reproduction_is_refused_and_a_reworded_one_is_not(tmp_path):
+    """The page reads what `plrvo reproduce` reads, and no more."""
+    folder = reproduction(tmp_path / "table")
+    found = json.loads((folder / "reproduction.json").read_text())
+    (folder / "reproduction.json").write_text(json.dumps({**found, "findings": ["said better"]}))
+    assert read_run(folder).findings == ["said better"]
+    found["rows"][0]["measured"]["gamma"] += 10
+    (folder / "reproduction.json").write_text(json.dumps(found))
+    for path in (folder, folder / "reproduction.json"):
+        with pytest.raises(InvalidArgument, match="as it was written") as refused:
+            read_run(path)
+        assert refused.value.argument == "runs"
+
+
 def test_audits_are_recomputed_from_their_counts(tmp_path):
     run = read_run(MECHANISM)
     assert isinstance(run, Audits)

@@ -1,4 +1,4 @@
-"""`plrvo reproduce`: the paper's tables and figures, printed values beside measured ones."""
+"""`plrvo reproduce`: the paper's tables and figures, printed values beside measured ones, and studies beside it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from plrvo.cli import options, show
 from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
 from plrvo.paper.catalog import ENTRIES, find
-from plrvo.paper.entry import Context, Entry, Scale
+from plrvo.paper.entry import Context, Entry, Group, Scale
+from plrvo.paper.flags import remark_of
 from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
 from plrvo.validate import InvalidArgument
 
+_GROUPS = {
+    Group.paper: "Tables and figures of the paper",
+    Group.fair: "Comparisons that the paper does not make: every noise at the same certified epsilon",
+    Group.study: "Studies beside the paper, at certified epsilons",
+}
+
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="A table or figure, as --list names it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A table, a figure or a study, as --list names it.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="Name every entry, what it needs and how long it takes.")] = (
         False
     ),
@@ -94,12 +101,18 @@ def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
             "runs_here": not missing,
             "stand_in": entry.stand_in.get(scale),
         }
-    return {"name": entry.name, "title": entry.title, "paper": entry.where, **scales}
+    return {"name": entry.name, "group": entry.group.value, "title": entry.title, "paper": entry.where, **scales}
 
 
 def _print_list(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="Tables and figures of the paper, and comparisons that it does not make", title_justify="left")
-    table.box, table.pad_edge = box.SIMPLE_HEAD, False
+    console = Console()
+    for group, title in _GROUPS.items():
+        console.print(_listing(title, [row for row in rows if row["group"] == group]))
+    console.print("Times are for two cores unless --list --json names another machine.", highlight=False)
+
+
+def _listing(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("name", "what"):
         table.add_column(column, no_wrap=column == "name")
     for column in (Scale.quick, Scale.full):
@@ -109,9 +122,7 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
         quick, full = row["quick"], row["full"]
         missing = [f"{name}: {', '.join(row[name]['missing'])}" for name in ("quick", "full") if row[name]["missing"]]
         table.add_row(row["name"], row["title"], _time(quick), _time(full), "; ".join(missing))
-    console = Console()
-    console.print(table)
-    console.print("Times are for two cores unless --list --json names another machine.", highlight=False)
+    return table
 
 
 def _time(scale: dict[str, Any]) -> str:
@@ -128,8 +139,8 @@ def _print_rows(found: dict[str, Any]) -> None:
         console.print(_table(rows))
     console.print("Printed, published, certified and lower are epsilons; the paper's values are in parentheses.")
     for row in found["rows"]:
-        if row["flag"]:
-            console.print(f"{row['label']}: {row['flag']}", style="bold red", highlight=False)
+        if row["flags"]:
+            console.print(f"{row['label']}: {remark_of(row)}", style="bold red", highlight=False)
     if found["stand_in"]:
         console.print(f"Stand-in: {found['stand_in']}.", highlight=False)
     for text in found["findings"]:

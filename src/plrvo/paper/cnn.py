@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from plrvo.accounting import Epsilon, Ledger, Workload
 from plrvo.noise import GammaPLRV
+from plrvo.paper.flags import Flag, Flags
 
 CNN_DELTA = 1e-5
 TOLERANCE = 0.02  # relative, of a printed epsilon: printed digits are cut, and the formula's order not always searched
@@ -57,17 +58,12 @@ def mismatch(printed: float, found: float | None) -> bool:
     return found is None or abs(found - printed) > TOLERANCE * printed
 
 
-def remarks(*found: str | None) -> str | None:
-    """One flag of several remarks, or none."""
-    return "; ".join(remark for remark in found if remark) or None
-
-
-def unlike_printed(printed: float, found: float | None, how: str = "give, by the published formula,") -> str | None:
-    """A remark where the printed parameters do not give the printed epsilon."""
+def unlike_printed(printed: float, found: float | None, how: str = "give, by the published formula,") -> Flags:
+    """A flag where the printed parameters do not give the printed epsilon."""
     if not mismatch(printed, found):
-        return None
+        return {}
     gives = "no finite epsilon" if found is None else f"epsilon {found:.4g}"
-    return f"the printed parameters {how} {gives}, not {printed:g}"
+    return {Flag.misprinted: f"the printed parameters {how} {gives}, not {printed:g}"}
 
 
 # Rows 4 to 7 print theta ten times larger than their epsilon needs.

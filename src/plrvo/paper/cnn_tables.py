@@ -12,20 +12,21 @@ from collections.abc import Sequence
 from functools import partial
 
 from plrvo.accounting import Plan
-from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, remarks, unlike_printed
+from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.dependency import BY_K
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, Flags, refutation
 from plrvo.paper.training import fitted, trials
 
 MEASURES = ("gaussian", "laplace", "gamma", "gamma_score")
 
 
-def flag_of(row: CnnRow) -> str | None:
+def flags_of(row: CnnRow) -> Flags:
     """Where the row's own numbers do not fit together, and where its epsilon is refuted."""
     unlike = unlike_printed(row.printed_epsilon, row.as_printed)
-    fits = f"{unlike}; theta {row.theta:g} does" if unlike else None
-    return remarks(fits, refutation(bracket_of(row.noise, row.workload)))
+    fits = {flag: f"{remark}; theta {row.theta:g} does" for flag, remark in unlike.items()}
+    return {**fits, **refutation(bracket_of(row.noise, row.workload))}
 
 
 def _measure(task: str, row: CnnRow, context: Context) -> Measured:
@@ -39,7 +40,7 @@ def _measure(task: str, row: CnnRow, context: Context) -> Measured:
     }
     done = trials(context, recipe, plans, SEEDS[context.scale])
     epsilons = four_epsilons(row.printed_epsilon, plans["gamma"].bracket)
-    return Measured(done.means, epsilons, flag_of(row), done.details)
+    return Measured(done.means, epsilons, flags_of(row), done.details)
 
 
 def _rows(task: str, scale: Scale) -> Sequence[Row]:
@@ -60,8 +61,8 @@ def _rows(task: str, scale: Scale) -> Sequence[Row]:
 
 def findings(rows: Sequence[Result]) -> list[str]:
     """What the table says when all of its rows are there."""
-    wrong = [row for row in rows if row["flag"] and "printed parameters" in row["flag"]]
-    refuted = [row for row in rows if row["flag"] and "refuted" in row["flag"]]
+    wrong = [row for row in rows if Flag.misprinted in row["flags"]]
+    refuted = [row for row in rows if Flag.refuted in row["flags"]]
     ahead = [row for row in rows if row["measured"]["gamma"] > row["measured"]["gaussian"]]
     gaps = {}
     for kind in ("gamma", "gaussian"):

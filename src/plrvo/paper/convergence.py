@@ -19,6 +19,7 @@ from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES, cnn_recipe
 from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.training import Recipe, fitted, train
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def _measure(kind: str, epsilon: float, context: Context) -> Measured:
         values = dict(zip(("step", "accuracy", "gain"), found, strict=True))
         values["seconds"] = None if seconds is None else round(seconds * found[0] / work.steps, 2)
     details: dict[str, Any] = {"curve": curve, "last_accuracy": curve[-1][1], "steps": work.steps}
-    flag = None if found else f"not converged within {work.steps} steps"
-    return Measured(values, four_epsilons(epsilon, plan.bracket), flag, details)
+    flags = flagged(Flag.not_converged, f"not converged within {work.steps} steps", when=not found)
+    return Measured(values, four_epsilons(epsilon, plan.bracket), flags, details)
 
 
 def _timed(context: Context, recipe: Recipe, plan: Plan) -> tuple[Trained, float | None]:

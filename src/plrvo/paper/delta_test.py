@@ -21,6 +21,7 @@ from scipy import special
 
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, Flags
 
 PRINTED_RATIO = 100.0  # "nearly 100 times worse than that of the Laplace mechanism in high-privacy regimes"
 HIGH_PRIVACY = 100.0  # the noise at which we take this to be said
@@ -61,14 +62,15 @@ def _measure(equal: str, sigma: float, epsilon: float, context: Context) -> Meas
     b = EQUAL[equal] * sigma
     gaussian, laplace = gaussian_delta(sigma, epsilon), laplace_delta(b, epsilon)
     ratio = gaussian / laplace if laplace > 0 else None
-    flag = None
+    flags: Flags = {}
     if epsilon == 0 and sigma >= HIGH_PRIVACY and ratio is not None and ratio < PRINTED_RATIO / 2:
         better = "smaller" if ratio < 1 else "larger"
-        flag = f"Gaussian noise has {ratio:.3g} times the delta of Laplace noise ({better}), not {PRINTED_RATIO:g}"
+        remark = f"Gaussian noise has {ratio:.3g} times the delta of Laplace noise ({better}), not {PRINTED_RATIO:g}"
+        flags = {Flag.differs: remark}
     details = {"b": b, "laplace_delta_is_0_from": 1 / b}
     if epsilon == 0:
         details["epsilon_of_printed_ratio"] = epsilon_of_ratio(sigma, b, PRINTED_RATIO)
-    return Measured({"ratio": ratio, "gaussian": gaussian, "laplace": laplace}, {}, flag, details)
+    return Measured({"ratio": ratio, "gaussian": gaussian, "laplace": laplace}, {}, flags, details)
 
 
 def _row(equal: str, sigma: float, epsilon: float) -> Row:

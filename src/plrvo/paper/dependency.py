@@ -9,9 +9,10 @@ from functools import partial
 
 from plrvo.accounting import Plan, Workload
 from plrvo.noise import GammaPLRV
-from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
+from plrvo.paper.cnn import CNN_DELTA, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import trials
 
 DIMENSION = 26_010
@@ -65,8 +66,8 @@ BY_K = tuple(
 def _measure(setting: Setting, context: Context) -> Measured:
     plan = setting.plan
     done = trials(context, cnn_recipe("mnist", context.scale), {"gamma": plan}, SEEDS[context.scale])
-    flag = remarks(unlike_printed(setting.epsilon, plan.bracket.published), refutation(plan.bracket))
-    return Measured(done.means, four_epsilons(setting.epsilon, plan.bracket), flag, done.details)
+    flags = {**unlike_printed(setting.epsilon, plan.bracket.published), **refutation(plan.bracket)}
+    return Measured(done.means, four_epsilons(setting.epsilon, plan.bracket), flags, done.details)
 
 
 def _rows(settings: Sequence[Setting], varied: str, scale: Scale) -> Sequence[Row]:
@@ -91,8 +92,8 @@ def findings(varied: str, rows: Sequence[Result]) -> list[str]:
         if all(steps)
         else f"Accuracy grows with {varied} in {sum(steps)} of {len(steps)} steps"
     )
-    wrong = [row for row in rows if row["flag"] and "printed parameters" in row["flag"]]
-    refuted = [row for row in rows if row["flag"] and "refuted" in row["flag"]]
+    wrong = [row for row in rows if Flag.misprinted in row["flags"]]
+    refuted = [row for row in rows if Flag.refuted in row["flags"]]
     dearest = max((row["epsilon"]["certified"] or float("inf")) for row in rows)
     apart = max(abs(row["measured"]["gamma"] - row["printed"]["gamma"]) for row in rows)
     return [

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Epsilon
+from plrvo.paper.flags import Flags
 
 Numbers = Mapping[str, float | None]
 Result = dict[str, Any]  # a finished row, as plain data
@@ -27,6 +28,14 @@ class Scale(StrEnum):
     smoke = "smoke"
     quick = "quick"
     full = "full"
+
+
+class Group(StrEnum):
+    """Where an entry belongs: the paper's own tables and figures, or what it has not."""
+
+    paper = "paper"
+    fair = "fair"  # its comparisons, made at the same certified epsilon
+    study = "study"  # other training, at a certified epsilon
 
 
 @dataclass(frozen=True)
@@ -46,15 +55,15 @@ class Context:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came out: values named as in `Row.printed`, the bracket, a remark, and whatever else is worth keeping.
+    """What came out: values named as in `Row.printed`, the bracket, remarks, and whatever else is worth keeping.
 
-    `epsilon` has the names printed, published, certified and lower; `flag` says where the paper's numbers do not fit
+    `epsilon` has the names printed, published, certified and lower; `flags` say where the paper's numbers do not fit
     together. `details` are plain data: single runs, curves, receipts' digests.
     """
 
     values: Numbers
     epsilon: Numbers = field(default_factory=dict)
-    flag: str | None = None
+    flags: Flags = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -123,16 +132,22 @@ class Needs:
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure. `stand_in` says, by scale, what replaces what the paper used."""
+    """A table, a figure or a study. `stand_in` says, by scale, what replaces what the paper used."""
 
     name: str
     title: str
-    where: str  # in the paper
+    where: str  # in the paper, or what it is beside it
     rows: Callable[[Scale], Sequence[Row]]
     needs: Mapping[Scale, Needs]
     panels: tuple[Panel, ...]
     findings: Callable[[Sequence[Result]], list[str]] = lambda rows: []
     stand_in: Mapping[Scale, str] = field(default_factory=dict)
+    group: Group = Group.paper
+
+
+def place_of(group: str, where: str) -> str:
+    """Where an entry of this group is in the paper, or that it is not there, as a sentence."""
+    return f"In the paper: {where}." if group == Group.paper else f"Not in the paper: {where}."
 
 
 def finite(value: float | None) -> float | None:
@@ -148,13 +163,3 @@ def four_epsilons(printed: float | None, bracket: Epsilon) -> dict[str, float | 
         "certified": finite(bracket.certified),
         "lower": finite(bracket.lower),
     }
-
-
-def refutation(bracket: Epsilon) -> str | None:
-    """A remark where the published epsilon of a noise is refuted."""
-    if not bracket.published_is_refuted:
-        return None
-    return (
-        f"the published formula gives this noise epsilon {bracket.published:.4g}: refuted, an attack provably reaches "
-        f"{bracket.lower:.4g}"
-    )

@@ -11,10 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Plan, Workload
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import refutation
 from plrvo.paper.generation import DELTA, METRICS, TABLES, PrintedTable
 from plrvo.paper.training import Recipe, fitted, train
 
@@ -24,6 +26,11 @@ NOISES = {"gaussian": "Gaussian", "gamma": "Gamma (PLRV-O)"}
 SHOWN = {"distilgpt2": "DistilGPT2", "gpt2": "GPT-2", "gpt2-medium": "GPT2-medium", "gpt2-large": "GPT2-large"}
 AXES = {"bleu": "BLEU, %", "nist": "NIST", "meteor": "METEOR", "rouge_l": "ROUGE-L", "cider": "CIDEr"}
 PACKAGES = ("torch", "opacus", "transformers", "sacrebleu", "nltk", "matplotlib")
+PANELS = tuple(
+    Panel("target", (name,), "epsilon (here certified)", label, lines="noise", xlog=True)
+    for name, label in AXES.items()
+)
+SAMPLES = 10
 STORIES, TINY = "stories15M", "tiny"
 # The clip, and epochs and learning rate by data set.
 CLIP, EPOCHS, RATES = 0.1, {"e2e": 10, "dart": 15}, {"e2e": 2e-3, "dart": 5e-4}
@@ -57,8 +64,10 @@ def setting_of(table: PrintedTable, scale: Scale) -> Setting:
     return Setting(few, pairs)
 
 
-def _measure(setting: Setting, noise: str | None, epsilon: float | None, context: Context) -> Measured:
-    """One line of a table; without noise if there is none."""
+def _measure(
+    setting: Setting, noise: str | None, epsilon: float | None, printed: float | None, context: Context
+) -> Measured:
+    """One line; without noise if there is none."""
     recipe = setting.recipe
     if recipe.model == TINY:
         from plrvo.paper.tiny import tiny_language
@@ -66,7 +75,7 @@ def _measure(setting: Setting, noise: str | None, epsilon: float | None, context
         recipe = replace(recipe, model=tiny_language(context.folder / TINY))
     plan = None if noise is None or epsilon is None else partial(_plan, setting, noise, epsilon)
     done = train(context, noise or "none", recipe, plan, context.seed)
-    details: dict[str, Any] = {"loss": done.metrics["loss"]}
+    details: dict[str, Any] = {"loss": done.metrics["loss"], "samples": _samples(context.folder / (noise or "none"))}
     if done.plan is None:
         return Measured(_values(done.metrics), details=details)
     bracket = done.plan.bracket
@@ -76,7 +85,16 @@ def _measure(setting: Setting, noise: str | None, epsilon: float | None, context
         "delta": done.plan.delta,
         "group": (done.receipt or {}).get("group"),
     }
-    return Measured(_values(done.metrics), four_epsilons(epsilon, bracket), refutation(bracket), details)
+    return Measured(_values(done.metrics), four_epsilons(printed, bracket), refutation(bracket), details)
+
+
+def _samples(folder: Path) -> list[dict[str, str]]:
+    """Some of what the model writes, for the same tables in every row."""
+    from plrvo.tasks.tables.generate import read_generations
+    from plrvo.tasks.tables.task import GENERATIONS
+
+    texts = read_generations(folder / GENERATIONS)
+    return [{"table": one.table, "text": one.hypothesis} for one in texts[:: max(1, len(texts) // SAMPLES)][:SAMPLES]]
 
 
 def _values(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -96,7 +114,11 @@ def _plan(setting: Setting, noise: str, epsilon: float, dimension: int) -> Plan:
 
 
 def _rows(table: PrintedTable, scale: Scale) -> Sequence[Row]:
-    setting = setting_of(table, scale)
+    return rows_of(setting_of(table, scale), EPSILONS[scale], table)
+
+
+def rows_of(setting: Setting, epsilons: Sequence[float], table: PrintedTable | None = None) -> Sequence[Row]:
+    """One without noise, and one for each noise and epsilon."""
     about = {"model": setting.recipe.model, "trained": setting.recipe.options["trainable"]}
     rows = [
         Row(
@@ -104,7 +126,7 @@ def _rows(table: PrintedTable, scale: Scale) -> Sequence[Row]:
             label="no noise",
             parameters={**about, "noise": "none", "target": None},
             printed=dict.fromkeys(METRICS),
-            measure=partial(_measure, setting, None, None),
+            measure=partial(_measure, setting, None, None, None),
         )
     ]
     for noise, shown in NOISES.items():
@@ -113,10 +135,10 @@ def _rows(table: PrintedTable, scale: Scale) -> Sequence[Row]:
                 key=f"{noise}-epsilon-{epsilon:g}",
                 label=f"{shown}, epsilon {epsilon:g}",
                 parameters={**about, "noise": shown, "target": epsilon},
-                printed=table.cells(noise, epsilon),
-                measure=partial(_measure, setting, noise, epsilon),
+                printed=table.cells(noise, epsilon) if table else dict.fromkeys(METRICS),
+                measure=partial(_measure, setting, noise, epsilon, epsilon if table else None),
             )
-            for epsilon in EPSILONS[scale]
+            for epsilon in epsilons
         ]
     return rows
 
@@ -175,10 +197,7 @@ def _entry(table: PrintedTable) -> Entry:
                 machine="a graphics card",
             ),
         },
-        panels=tuple(
-            Panel("target", (name,), "epsilon (here certified)", AXES[name], lines="noise", xlog=True)
-            for name in METRICS
-        ),
+        panels=PANELS,
         findings=partial(findings, table),
         stand_in={
             Scale.smoke: f"two steps of a model with random weights, forty pairs, two tables{training}",

@@ -19,6 +19,7 @@ from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.paper.analytic import needs
 from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.training import fitted
 
 KINDS = {"gaussian": "Gaussian", "laplace": "Laplace", "gamma": "PLRV-O"}
@@ -167,9 +168,7 @@ CAPABILITIES = (
 def _measure(capability: Capability, kind: str, context: Context) -> Measured:
     value = capability.value(kind)
     holds, printed = capability.holds(value), capability.printed[kind]
-    flag = None
-    if holds != printed:
-        flag = f"the paper says {_word(printed)}; the number is {value:.3g}, the limit {capability.limit:g}"
+    remark = f"the paper says {_word(printed)}; the number is {value:.3g}, the limit {capability.limit:g}"
     epsilon = STRONG if capability.value is excess_error else USUAL
     dimension = LARGE if capability.name in ("large model", "l2 clip") else SMALL
     bracket = Ledger().plus(noise_for(kind, epsilon, dimension), replace(WORK, dimension=dimension)).epsilon(CNN_DELTA)
@@ -178,7 +177,12 @@ def _measure(capability: Capability, kind: str, context: Context) -> Measured:
         details["number_of_one_coordinate"] = moment_growth(kind, 1)
     if capability.value is freedom:
         details["least_shape"] = min(noise.fisher_information() * noise.distortion**2 for noise in SHAPES[kind])
-    return Measured({"supported": float(holds)}, four_epsilons(None, bracket), flag, details)
+    return Measured(
+        {"supported": float(holds)},
+        four_epsilons(None, bracket),
+        flagged(Flag.differs, remark, holds != printed),
+        details,
+    )
 
 
 def _word(holds: bool) -> str:
@@ -202,7 +206,7 @@ def _rows(scale: Scale) -> Sequence[Row]:
 
 def findings(rows: Sequence[Result]) -> list[str]:
     """Which cells differ, and what lies behind the ones that decide."""
-    other = [row for row in rows if row["flag"]]
+    other = [row for row in rows if row["flags"]]
     cell = {(row["parameters"]["mechanism"], row["parameters"]["capability"]): row for row in rows}
 
     def number(mechanism: str, capability: str) -> float:

@@ -13,7 +13,8 @@ from functools import cache
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.designer import Accountant, Problem, SearchSpace
 from plrvo.noise import GammaPLRV, Gaussian
-from plrvo.paper.entry import Numbers, four_epsilons, refutation
+from plrvo.paper.entry import Numbers, four_epsilons
+from plrvo.paper.flags import Flags, refutation
 
 PAIRS, BATCH, EPOCHS, CLIP = 392_702, 1024, 3, 0.1
 DIMENSION, DELTA = 109_482_240, 1 / (2 * PAIRS)
@@ -43,7 +44,7 @@ def gaussian_distortion(epsilon: float, epochs: int = EPOCHS) -> float:
     return calibrate(Gaussian(CLIP), work_of(epochs), epsilon, DELTA).distortion
 
 
-def at_published_edge(k: float, theta: float, budget: float, epochs: int = EPOCHS) -> tuple[Numbers, str | None]:
+def at_published_edge(k: float, theta: float, budget: float, epochs: int = EPOCHS) -> tuple[Numbers, Flags]:
     """All epsilons of the noise that the published formula allows for a budget, and whether that is refuted."""
     bracket = Ledger().plus(GammaPLRV(k, theta), work_of(epochs)).epsilon(DELTA)
     return four_epsilons(budget, bracket), refutation(bracket)

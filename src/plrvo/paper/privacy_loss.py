@@ -16,7 +16,8 @@ from typing import Any
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.analytic import needs, whole_points
-from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flag, refutation
 
 GAMMA = GammaPLRV(k=414.2857, theta=2.4196e-4)
 SIGMA = 0.1
@@ -78,7 +79,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     ours, theirs = gamma["epsilon"]["certified"], multiplier["epsilon"]["lower"]
     similar = "similar" if max(ours, theirs) <= SIMILAR * min(ours, theirs) else "not similar"
     mine = [row for row in rows if row["parameters"]["noise"] == GAMMA_KIND]
-    refuted = [row for row in mine if row["flag"]]
+    refuted = [row for row in mine if Flag.refuted in row["flags"]]
     above = [row for row in mine if row["epsilon"]["published"] > row["epsilon"]["certified"]]
     where = ", ".join(f"C = {row['parameters']['clip']:g} and T = {row['parameters']['T']}" for row in refuted)
     details = gamma["details"]

@@ -9,18 +9,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import plrvo
-from plrvo.files import json_digest, locked, read_json, write_bytes, write_json
+from plrvo.files import locked, write_bytes, write_json
+from plrvo.paper.document import FILE, read_reproduction, sealed
 from plrvo.paper.drawing import draw
 from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale
+from plrvo.paper.flags import remark_of
 from plrvo.validate import InvalidArgument
 
-FILE, LOCK, RUNS = "reproduction.json", ".reproduce.lock", "runs"
+LOCK, RUNS = ".reproduce.lock", "runs"
 EPSILONS = ("printed", "published", "certified", "lower")
 Watch = Callable[[int, int, str], None]  # rows done, rows in all, the row at hand
 
@@ -38,6 +40,7 @@ class Reproduction:
         scale = self.context.scale
         return {
             "name": self.entry.name,
+            "group": self.entry.group.value,
             "title": self.entry.title,
             "paper": self.entry.where,
             "scale": scale.value,
@@ -51,7 +54,7 @@ class Reproduction:
         if self.out.exists() and not self.out.is_dir():
             raise InvalidArgument("out", str(self.out), "a folder, not a file")
         with locked(self.out / LOCK, "out"):
-            done = self._done([row.key for row in rows])
+            done = self._done(rows)
             for i, row in enumerate(rows):
                 if watch is not None:
                     watch(i, len(rows), row.label)
@@ -70,22 +73,26 @@ class Reproduction:
         measured = row.measure(replace(self.context, folder=self.out / RUNS / row.key, say=say))
         return as_result(row, measured)
 
-    def _done(self, keys: list[str]) -> dict[str, Result]:
-        path = self.out / FILE
-        if not path.exists():
+    def _done(self, rows: list[Row]) -> dict[str, Result]:
+        """The rows that are there, of this entry, scale and seed, and with the parameters that they have today."""
+        if not (self.out / FILE).exists():
             return {}
-        found = read_reproduction(self.out)
-        for name, value in self.heading.items():
-            if found.get(name) != value:
+        found = read_reproduction(self.out, "out")
+        for name in ("name", "scale", "seed"):
+            if found.get(name) != self.heading[name]:
                 raise InvalidArgument("out", str(self.out), f"a new folder: in this one {name} is {found.get(name)}")
-        rows = {row["key"]: row for row in found["rows"]}
-        return {key: rows[key] for key in keys if key in rows}
+        stored = {row["key"]: row for row in found["rows"]}
+        done = {row.key: stored[row.key] for row in rows if row.key in stored}
+        for row in rows:
+            if row.key in done and done[row.key]["parameters"] != plain(row.parameters):
+                other = f"a new folder: in this one {row.label} has other parameters"
+                raise InvalidArgument("out", str(self.out), other)
+        return done
 
     def _write(self, rows: list[Result], status: str) -> dict[str, Any]:
         telling = status == "finished" and self.context.scale is not Scale.smoke
         found = {**self.heading, "version": plrvo.__version__, "status": status, "columns": columns(rows), "rows": rows}
-        found |= {"findings": self.entry.findings(rows) if telling else []}
-        found["digest"] = json_digest(found)
+        found = sealed({**found, "findings": self.entry.findings(rows) if telling else []})
         write_json(self.out / FILE, found)
         return found
 
@@ -97,24 +104,8 @@ class Reproduction:
         return {**found, "files": {"json": str(self.out / FILE), "csv": str(table), "plot": str(picture)}}
 
 
-def read_reproduction(folder: Path) -> dict[str, Any]:
-    """What `reproduction.json` of a folder holds; refused if it is not what was written."""
-    found = read_json(folder / FILE, "out", "a folder of `plrvo reproduce`")
-    if not isinstance(found, dict) or found.get("digest") != json_digest(_without_digest(found)):
-        raise InvalidArgument(
-            "out",
-            str(folder),
-            f"a {FILE} as it was written: this one is damaged; remove it, and rows are measured again",
-        )
-    return found
-
-
-def _without_digest(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name != "digest"}
-
-
 def as_result(row: Row, measured: Measured) -> Result:
-    """A finished row as plain data: what a file gives back when it is read."""
+    """A finished row as plain data."""
     found = {
         "key": row.key,
         "label": row.label,
@@ -122,11 +113,16 @@ def as_result(row: Row, measured: Measured) -> Result:
         "printed": dict(row.printed),
         "measured": dict(measured.values),
         "epsilon": {name: measured.epsilon.get(name) for name in EPSILONS},
-        "flag": measured.flag,
+        "flags": dict(measured.flags),
         "details": dict(measured.details),
     }
-    plain: Result = json.loads(json.dumps(found, allow_nan=False))
-    return plain
+    return plain(found)
+
+
+def plain(found: Mapping[str, Any]) -> Result:
+    """What a file gives back when it is read."""
+    given: Result = json.loads(json.dumps(dict(found), allow_nan=False))
+    return given
 
 
 def columns(rows: list[Result]) -> list[str]:
@@ -141,7 +137,7 @@ def as_csv(rows: list[Result]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     pairs = [f"{name} ({kind})" for name in names for kind in ("printed", "measured")]
-    writer.writerow(["row", *parameters, *(f"epsilon ({name})" for name in EPSILONS), *pairs, "flag"])
+    writer.writerow(["row", *parameters, *(f"epsilon ({name})" for name in EPSILONS), *pairs, "flags", "remark"])
     for row in rows:
         writer.writerow(["" if cell is None else cell for cell in _cells(row, parameters, names)])
     return text.getvalue()
@@ -154,4 +150,5 @@ def _cells(row: Result, parameters: list[str], names: list[str]) -> Iterator[Any
     for name in names:
         yield row["printed"].get(name)
         yield row["measured"].get(name)
-    yield row["flag"]
+    yield ", ".join(row["flags"])
+    yield remark_of(row)

@@ -13,6 +13,7 @@ from typing import Any
 
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag
 from plrvo.paper.mnli import BOTH, CLIP, at_published_edge, edge, gaussian_distortion, work_of
 
 SHAPES = (2.0, 10.0, 1000.0)
@@ -22,10 +23,10 @@ MEASURES = ("tau_certified", "tau_published", GAUSSIAN)
 
 def _measure(k: float, epsilon: float, context: Context) -> Measured:
     published, certified = (edge(accountant, epsilon, k) for accountant in BOTH)
-    epsilons, flag = at_published_edge(k, published, epsilon)
+    epsilons, flags = at_published_edge(k, published, epsilon)
     tau = ((k - 1) * certified, (k - 1) * published, 1 / gaussian_distortion(epsilon))
     details = {"k_theta_certified": k * certified}
-    return Measured(dict(zip(MEASURES, tau, strict=True)), epsilons, flag, details)
+    return Measured(dict(zip(MEASURES, tau, strict=True)), epsilons, flags, details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
@@ -57,7 +58,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     }
     large = by_k[SHAPES[-1]]
     below = [row["measured"]["tau_certified"] / row["measured"][GAUSSIAN] for row in large]
-    refuted = [row for row in rows if row["flag"]]
+    refuted = [row for row in rows if Flag.refuted in row["flags"]]
     worst = max(rows, key=lambda row: row["epsilon"]["lower"] / row["epsilon"]["printed"])
     over = [row for row in rows if row["measured"]["tau_published"] > row["measured"]["tau_certified"]]
     return [

@@ -20,6 +20,7 @@ from plrvo.designer.search_space import printed_bounds, sufficient_k
 from plrvo.noise import GammaPLRV
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Numbers, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.mnli import (
     BOTH,
     CLIP,
@@ -47,9 +48,9 @@ def _region(k: float, context: Context) -> Measured:
     smallest, certified = space.theta_bounds(k)
     published = edge(Accountant.published, BUDGET, k)
     least, most = space.indicator_bounds(k)
-    epsilons, flag = at_published_edge(k, published, BUDGET)
+    epsilons, flags = at_published_edge(k, published, BUDGET)
     values = dict(zip(REGION, (smallest, published, certified, least), strict=True))
-    return Measured(values, epsilons, flag, {"indicator_largest": most})
+    return Measured(values, epsilons, flags, {"indicator_largest": most})
 
 
 def roots(theta: float) -> dict[int, tuple[float, float]]:
@@ -80,21 +81,19 @@ def _corollary(theta: float, context: Context) -> Measured:
     details |= {"inside_holds": inside, "beyond_holds": beyond}
     start, end = printed_interval(theta)
     empty = start is not None and end is not None and start > end
-    flag = None
-    if inside < beyond:
-        flag = (
-            f"reversed: the moments are no worse than the Gaussian's in {inside} of {len(tried)} orders between the "
-            f"printed bounds, in {beyond} beyond them"
-            + ("; the orders' intervals have no k in common" if empty else "")
-        )
-    return Measured({"k_from": sufficient_k(CLIP, theta, MAX_ORDER), "k_to": None}, {}, flag, details)
+    remark = (
+        f"reversed: the moments are no worse than the Gaussian's in {inside} of {len(tried)} orders between the "
+        f"printed bounds, in {beyond} beyond them" + ("; the orders' intervals have no k in common" if empty else "")
+    )
+    flags = flagged(Flag.differs, remark, inside < beyond)
+    return Measured({"k_from": sufficient_k(CLIP, theta, MAX_ORDER), "k_to": None}, {}, flags, details)
 
 
 def _optimum(epochs: int, epsilon: float, context: Context) -> Measured:
     published, certified = (edge(accountant, epsilon, LARGE_K, epochs) for accountant in BOTH)
-    epsilons, flag = at_published_edge(LARGE_K, published, epsilon, epochs)
+    epsilons, flags = at_published_edge(LARGE_K, published, epsilon, epochs)
     inverse = ((LARGE_K - 1) * certified, (LARGE_K - 1) * published, 1 / gaussian_distortion(epsilon, epochs))
-    return Measured({name: CLIP * value for name, value in zip(SNR, inverse, strict=True)}, epsilons, flag)
+    return Measured({name: CLIP * value for name, value in zip(SNR, inverse, strict=True)}, epsilons, flags)
 
 
 def _row(part: str, key: str, label: str, parameters: dict[str, Any], printed: Numbers, measure: Measure) -> Row:
@@ -158,7 +157,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
         for row in corollary
         if row["printed"]["k_to"] is not None and row["printed"]["k_from"] > row["printed"]["k_to"]
     ]
-    refuted = [row for row in (*region, *optimum) if row["flag"]]
+    refuted = [row for row in (*region, *optimum) if Flag.refuted in row["flags"]]
     worst = max(optimum, key=lambda row: row["epsilon"]["lower"] / row["epsilon"]["printed"])
     behind = [row["measured"]["snr_certified"] / row["measured"]["snr_gaussian"] for row in optimum]
     turned = "the inequality is turned round" if inside < beyond else "as printed"

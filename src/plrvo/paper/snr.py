@@ -11,7 +11,7 @@ from functools import partial
 from plrvo.accounting import Plan
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
-from plrvo.paper.cnn_tables import flag_of
+from plrvo.paper.cnn_tables import flags_of
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import trials
 
@@ -20,7 +20,7 @@ def _measure(row: CnnRow, context: Context) -> Measured:
     plan = Plan.certify(row.noise, row.workload, CNN_DELTA)
     done = trials(context, cnn_recipe("mnist", context.scale), {"accuracy": plan}, SEEDS[context.scale])
     values = {**done.means, "snr": row.clip / row.noise.distortion}
-    return Measured(values, four_epsilons(row.printed_epsilon, plan.bracket), flag_of(row), done.details)
+    return Measured(values, four_epsilons(row.printed_epsilon, plan.bracket), flags_of(row), done.details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:

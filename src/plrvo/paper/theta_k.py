@@ -19,6 +19,7 @@ from scipy import special
 from plrvo.noise import GammaPLRV
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, flagged
 
 FIXED = {"k": 20.0, "theta": 0.05}
 RANGE = {"theta": (0.0125, 0.2), "k": (5.0, 80.0)}
@@ -61,9 +62,8 @@ def _curve(noise: GammaPLRV) -> list[list[float]]:
 def _measure(swept: str, noise: GammaPLRV, shown: bool, context: Context) -> Measured:
     distortion = mean_of(lambda t: t, noise)
     printed = 1 / ((noise.k - 1) * noise.theta)
-    flag = None
-    if abs(distortion / printed - 1) > _AGREE:
-        flag = f"E|z| is {distortion:.6g}, not 1/((k-1) theta) = {printed:.6g}"
+    remark = f"E|z| is {distortion:.6g}, not 1/((k-1) theta) = {printed:.6g}"
+    flags = flagged(Flag.differs, remark, abs(distortion / printed - 1) > _AGREE)
     values = {
         "entropy": entropy(noise),
         "distortion": distortion,
@@ -74,7 +74,7 @@ def _measure(swept: str, noise: GammaPLRV, shown: bool, context: Context) -> Mea
         "distortion_of_printed_density": noise.k * noise.theta,
         "score_information": noise.fisher_information(),
     }
-    return Measured(values, {}, flag, details | ({f"density over {swept}": _curve(noise)} if shown else {}))
+    return Measured(values, {}, flags, details | ({f"density over {swept}": _curve(noise)} if shown else {}))
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
@@ -116,7 +116,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     by_theta, by_k = slopes(rows, "theta"), slopes(rows, "k")
     shapes = {name: [_shape(row) for row in rows if row["parameters"]["swept"] == name] for name in RANGE}
     spread = {name: 100 * (max(values) / min(values) - 1) for name, values in shapes.items()}
-    wrong = [row for row in rows if row["flag"]]
+    wrong = [row for row in rows if row["flags"]]
     worst = max(rows, key=lambda row: row["details"]["distortion_of_printed_density"] / row["measured"]["distortion"])
     return [
         f"E|z| is 1/((k-1) theta) in {len(rows) - len(wrong)} of {len(rows)} rows, as the paper's theorem says.",

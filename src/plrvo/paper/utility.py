@@ -13,22 +13,11 @@ from functools import partial
 
 from plrvo.accounting import Plan, Workload
 from plrvo.noise import GammaPLRV
-from plrvo.paper.cnn import CNN_DELTA, remarks, unlike_printed
+from plrvo.paper.cnn import CNN_DELTA, unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.dependency import DIMENSION
-from plrvo.paper.entry import (
-    Context,
-    Entry,
-    Measured,
-    Needs,
-    Panel,
-    Result,
-    Row,
-    Scale,
-    four_epsilons,
-    having,
-    refutation,
-)
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
+from plrvo.paper.flags import refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
 
 STEPS = 1250
@@ -91,9 +80,9 @@ def _measure(model: Model, index: int, context: Context) -> Measured:
         "gamma": Plan.certify(GammaPLRV(k, theta), trained, CNN_DELTA),
     }
     done = trials(context, recipe, plans, 1)
-    flag = remarks(unlike_printed(epsilon, gamma.bracket.published), refutation(gamma.bracket))
+    flags = {**unlike_printed(epsilon, gamma.bracket.published), **refutation(gamma.bracket)}
     details = {**done.details, "trained_dimension": trained.dimension, "trained_steps": recipe.steps}
-    return Measured(done.means, four_epsilons(epsilon, gamma.bracket), flag, details)
+    return Measured(done.means, four_epsilons(epsilon, gamma.bracket), flags, details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:

@@ -13,9 +13,10 @@ from functools import partial
 
 from plrvo.accounting import Epsilon, Plan, Workload
 from plrvo.noise import GammaPLRV, Gaussian, Noise
-from plrvo.paper.cnn import remarks, unlike_printed
+from plrvo.paper.cnn import unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
-from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, refutation
+from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.flags import Flags, refutation
 from plrvo.paper.training import Recipe, dimension_of, trials
 
 DELTA = 2e-5
@@ -56,11 +57,11 @@ def recipe_of(scale: Scale) -> Recipe:
     return head if scale is Scale.quick else replace(head, model="logistic", steps=3)
 
 
-def flag_of(setting: Setting, bracket: Epsilon) -> str | None:
+def flags_of(setting: Setting, bracket: Epsilon) -> Flags:
     """Where the printed parameters do not give the printed epsilon."""
     if setting.kind == "gaussian":
         return unlike_printed(setting.epsilon, bracket.certified, "certify")
-    return remarks(unlike_printed(setting.epsilon, bracket.published), refutation(bracket))
+    return {**unlike_printed(setting.epsilon, bracket.published), **refutation(bracket)}
 
 
 def _measure(setting: Setting, context: Context) -> Measured:
@@ -70,7 +71,7 @@ def _measure(setting: Setting, context: Context) -> Measured:
     done = trials(context, recipe, {"accuracy": trained}, SEEDS[context.scale])
     values = {**done.means, "distortion": setting.noise.distortion}
     details = {**done.details, "trained_dimension": work.dimension, "trained_delta": trained.delta}
-    return Measured(values, four_epsilons(setting.epsilon, plan.bracket), flag_of(setting, plan.bracket), details)
+    return Measured(values, four_epsilons(setting.epsilon, plan.bracket), flags_of(setting, plan.bracket), details)
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
@@ -88,7 +89,7 @@ def _rows(scale: Scale) -> Sequence[Row]:
 
 def findings(rows: Sequence[Result]) -> list[str]:
     """What the table says."""
-    flagged = [row["label"] for row in rows if row["flag"]]
+    flagged = [row["label"] for row in rows if row["flags"]]
     words = (
         f"The epsilons of {', '.join(flagged)} do not follow from what is printed." if flagged else "All epsilons fit."
     )

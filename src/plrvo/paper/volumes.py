@@ -17,6 +17,7 @@ from scipy import special
 
 from plrvo.paper.analytic import needs, power_of_ten, whole_points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
+from plrvo.paper.flags import Flag, flagged
 
 CNN_DIMENSION = 26_010
 LARGEST = 10**6
@@ -51,8 +52,8 @@ def _measure(n: int, context: Context) -> Measured:
         # The l2 ball that has the volume of the l1 ball: what the ratio means for one gradient.
         "equal_radius": math.exp(ratio / n),
     }
-    flag = f"the printed ratio is {power_of_ten(printed / LN10)}, that of the volumes another" if wrong else None
-    return Measured(values, {}, flag)
+    remark = f"the printed ratio is {power_of_ten(printed / LN10)}, that of the volumes another"
+    return Measured(values, {}, flagged(Flag.differs, remark, wrong))
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
@@ -77,7 +78,7 @@ def _rows(scale: Scale) -> Sequence[Row]:
 
 def findings(rows: Sequence[Result]) -> list[str]:
     """Whether the formula holds, how fast the ratio falls, and what it means."""
-    wrong = [row for row in rows if row["flag"]]
+    wrong = [row for row in rows if row["flags"]]
     cnn = next(row for row in rows if row["parameters"]["n"] == CNN_DIMENSION)["measured"]
     last = rows[-1]
     n, radius = last["parameters"]["n"], last["measured"]["equal_radius"]

@@ -119,7 +119,7 @@ def reproduction_headline(run: Reproduction) -> str:
         return f"{_of('row', len(stands))}, measured again."
     words = {Standing.holds: "proved", Standing.refuted: "refuted", Standing.open: "neither proved nor refuted"}
     parts = [f"{stands.count(one)} {word}" for one, word in words.items() if stands.count(one)]
-    remarked = sum(row.flag is not None for row, one in zip(run.rows, stands, strict=True) if one is Standing.holds)
+    remarked = sum(bool(row.flags) for row, one in zip(run.rows, stands, strict=True) if one is Standing.holds)
     if remarked:  # mostly for other parameters than the printed ones
         parts[0] += f" ({remarked} of them only with the remark in the table)"
     return f"Of {_of('printed epsilon', told)}: {', '.join(parts)}."
@@ -162,7 +162,7 @@ def reproduction_findings(run: Reproduction) -> list[Finding]:
         if count:
             text = text if count == 1 else text.replace("prints", "print")
             found.append(Finding(tone, word, f"{_of('row', count)} of {len(stands)} {text}."))
-    flagged = sum(row.flag is not None for row in run.rows)
+    flagged = sum(bool(row.flags) for row in run.rows)
     if flagged:
         text = f"{_of('row', flagged)} of {len(stands)} with a remark in the table: read it before you rely on them."
         found.append(Finding(Tone.warning, "Flagged", text))

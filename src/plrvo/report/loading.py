@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from plrvo.audit.receipt import Examined, examine
 from plrvo.files import read_json
+from plrvo.paper.document import FILE as REPRODUCTION
+from plrvo.paper.document import read_reproduction
+from plrvo.paper.flags import Flag
 from plrvo.records.fields import Fields, as_number
 from plrvo.records.folder import CHECKPOINT, JOURNAL, METRICS, RECEIPT
 from plrvo.records.history import read_history
@@ -15,7 +17,6 @@ from plrvo.report.auditing import is_audit, read_audit_of, read_audits
 from plrvo.report.runs import Reproduction, Row, Run, Training
 from plrvo.validate import InvalidArgument
 
-REPRODUCTION = "reproduction.json"
 _PRIVATE = (JOURNAL, CHECKPOINT)  # what a private run leaves before its first receipt
 _SHOWN = "bracket delta budget task model examples noise exact steps planned sample_rate clip adjacency sampler "
 _SHOWN += "arithmetic randomness group"
@@ -36,7 +37,7 @@ def read_run(path: Path) -> Run:
         if "receipt" in content:
             return _training(path.parent, path)
         if "rows" in content and "scale" in content:
-            return _reproduction(path.parent, content, path)
+            return _reproduction(path)
         if is_audit(content):
             return read_audits(content, path)
     raise InvalidArgument("runs", str(path), _EXPECTED)
@@ -44,8 +45,7 @@ def read_run(path: Path) -> Run:
 
 def _folder(folder: Path) -> Run:
     if (folder / REPRODUCTION).is_file():
-        path = folder / REPRODUCTION
-        return _reproduction(folder, read_json(path, "runs", "a reproduction"), path)
+        return _reproduction(folder / REPRODUCTION)
     if (folder / RECEIPT).is_file():
         return _training(folder, folder / RECEIPT)
     if any((folder / name).exists() for name in _PRIVATE):
@@ -81,13 +81,14 @@ def _receipt(path: Path) -> Examined:
     return examined
 
 
-def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:
-    given = Fields.of(content, path, "a reproduction, as `plrvo reproduce` writes it")
-    runs = folder / "runs"
+def _reproduction(path: Path) -> Reproduction:
+    given = Fields.of(read_reproduction(path, "runs"), path, "a reproduction, as `plrvo reproduce` writes it")
+    folder, runs = path.parent, path.parent / "runs"
     receipts = sorted(runs.rglob(RECEIPT)) if runs.is_dir() else []
     return Reproduction(
         name=folder.resolve().name,
         entry=given.text("name"),
+        group=given.text("group"),
         title=given.text("title"),
         paper=given.text("paper"),
         scale=given.text("scale"),
@@ -101,7 +102,7 @@ def _reproduction(folder: Path, content: Any, path: Path) -> Reproduction:
 
 
 def _row(given: Fields) -> Row:
-    epsilon = given.part("epsilon")
+    epsilon, flags = given.part("epsilon"), given.part("flags")
     return Row(
         label=given.text("label"),
         parameters=given.part("parameters").content,
@@ -109,5 +110,5 @@ def _row(given: Fields) -> Row:
         measured=given.measures("measured"),
         printed_epsilon=epsilon.amount_or_none("printed"),
         bracket=Bracket(*(epsilon.amount_or_none(name) for name in ("certified", "lower", "published"))),
-        flag=given.text_or_none("flag"),
+        flags={flag: flags.text(flag) for flag in Flag if flag in flags},
     )

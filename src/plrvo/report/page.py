@@ -16,6 +16,7 @@ from typing import Any
 
 import plrvo
 from plrvo.audit.receipt import Examined
+from plrvo.paper.entry import place_of
 from plrvo.report import coverage, figures, findings, numbers
 from plrvo.report.runs import Audits, Reproduction, Run, Training
 from plrvo.validate import printable
@@ -170,12 +171,12 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
             "certified": numbers.up(row.bracket.certified, "certified"),
             "lower": numbers.down(row.bracket.lower, "lower"),
             "standing": findings.standing(row).value,
-            "remarked": row.flag is not None and findings.standing(row) is findings.Standing.holds,
+            "remarked": bool(row.flags) and findings.standing(row) is findings.Standing.holds,
             "measures": [
                 (numbers.near(row.printed.get(name), name), numbers.near(row.measured.get(name), name))
                 for name in run.measures
             ],
-            "flag": row.flag,
+            "remark": "; ".join(row.flags.values()),
         }
         for row in run.rows
     ]
@@ -191,7 +192,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
     return {
         "heading": run.title,
         "headline": findings.reproduction_headline(run),
-        "where": _where(run.paper),
+        "where": place_of(run.group, run.paper),
         "scale": run.scale,
         "status": run.status,
         "findings": findings.reproduction_findings(run),
@@ -202,11 +203,6 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
         "document": _document(run.document),
         "commands": commands,
     }
-
-
-def _where(paper: str) -> str:
-    """Where in the paper it is, as a sentence; some comparisons are not in it."""
-    return f"{paper[:1].upper()}{paper[1:]}." if paper.startswith("not in") else f"In the paper: {paper}."
 
 
 def _audits(run: Audits) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plrvo.audit.receipt import Examined
+from plrvo.paper.flags import Flags
 from plrvo.records.receipt import Bracket
 
 
@@ -76,7 +77,7 @@ class Row:
     measured: Mapping[str, float | None]
     printed_epsilon: float | None
     bracket: Bracket
-    flag: str | None
+    flags: Flags
 
     @property
     def refutes_printed(self) -> bool:
@@ -95,6 +96,7 @@ class Reproduction:
     kind: ClassVar[str] = "reproduction"
     name: str
     entry: str
+    group: str
     title: str
     paper: str
     scale: str

@@ -14,6 +14,7 @@ from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
 from plrvo.accounting.named import KINDS, named_noise, narrowest
 from plrvo.audit.one_run import CanaryKind, Rule
+from plrvo.records import Receipt
 from plrvo.records.folder import METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment

@@ -1,13 +1,14 @@
-"""The pages about the paper are made from the result files."""
+"""The pages about the paper and the studies beside it are made from the result files."""
 
 import json
 from pathlib import Path
 
 import pytest
-from docs.figures.paper_entry import Reproduced
-from docs.figures.paper_page import DOCS, IMAGES, OVERVIEW, RESULTS, image_of, page_of, pages
+from docs.figures.entry_pages import DOCS, IMAGES, OVERVIEW, RESULTS, image_of, page_of, pages
+from docs.figures.entry_section import Reproduced
 
 from plrvo.paper.catalog import ENTRIES, find
+from plrvo.paper.document import sealed
 from plrvo.paper.entry import Scale
 
 EVERYTHING = [Reproduced.read(entry, RESULTS) for entry in ENTRIES]
@@ -46,13 +47,13 @@ def written(folder: Path, **changed: object) -> Path:
         "printed": {"gaussian": 91.44, "gamma": None},
         "measured": {"gaussian": 92.5, "gamma": 88.77},
         "epsilon": {"printed": 0.5, "published": 0.4, "certified": 0.70001, "lower": 0.69999},
-        "flag": "refuted",
+        "flags": {"refuted": "an attack reaches more"},
         "details": {},
     }
     content = {"name": "table-cnn-mnist", "scale": "quick", "status": "finished", "stand_in": "one seed"}
     content |= {"columns": ["gaussian", "gamma"], "rows": [row], "findings": ["It is so."], **changed}
     (folder / "table-cnn-mnist").mkdir()
-    (folder / "table-cnn-mnist" / "reproduction.json").write_text(json.dumps(content))
+    (folder / "table-cnn-mnist" / "reproduction.json").write_text(json.dumps(sealed(content)))
     return folder
 
 
@@ -60,7 +61,7 @@ def test_numbers_are_shown_with_what_the_paper_prints_and_rounded_to_the_safe_si
     page = pages(written(tmp_path))
     images = page["paper-vision.md"]
     assert "| epsilon 0.5 ⚑ | 0.5 | 0.4 | 0.7001 | 0.6999 | 92.5 (91.44) | 88.77 |" in images
-    assert "- ⚑ epsilon 0.5: refuted." in images
+    assert "- ⚑ epsilon 0.5: an attack reaches more." in images
     assert "images/paper/table-cnn-mnist.png" in images
     assert "It is so. | quick, 1 row |" in page[OVERVIEW]
     assert "1 rows print an epsilon: 1 of these carry a flag (⚑), and in 1 an attack" in page[OVERVIEW]

@@ -1,6 +1,6 @@
-"""Every audit of this folder, by the command that made it. Runs those whose file is missing.
+"""Every audit of `results/audit`, by the command that made it. Runs those whose file is missing.
 
-    python -m results.audit DATA_DIR [NAME...]
+    python -m checks.audits DATA_DIR [NAME...]
 
 A name is the name of a file without its ending; all of them by default. Each takes seconds to minutes on one core.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from plrvo.files import write_json
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "results" / "audit"
 GAMMA = "--noise gamma --k 40000 --theta 1e-4 --clip 0.5 --sample-rate 0.01 --steps 300 --dimension 26010"
 GAUSSIAN = "--noise gaussian --noise-multiplier 1 --clip 1 --sample-rate 0.01 --steps 100 --dimension 10"
 KINDS = ("gradient", "example")

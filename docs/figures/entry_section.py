@@ -1,8 +1,7 @@
-"""One table or figure of the paper as a section of a page, from the file that `plrvo reproduce` wrote."""
+"""One table, figure or study as a section of a page, from the file that `plrvo reproduce` wrote."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.cli.show import rounded_down, rounded_up
-from plrvo.paper.entry import Entry, Needs, Scale
+from plrvo.paper.document import FILE, read_reproduction
+from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of
+from plrvo.paper.flags import remark_of
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
 # Which extra brings what an entry needs: the first that one of its packages or data sets asks for.
@@ -32,10 +33,10 @@ class Reproduced:
 
     @staticmethod
     def read(entry: Entry, results: Path) -> Reproduced:
-        path = results / entry.name / "reproduction.json"
+        path = results / entry.name / FILE
         if not path.exists():
             return Reproduced(entry, None)
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_reproduction(path, "results")
         if found["scale"] == Scale.smoke or found["name"] != entry.name:
             raise ValueError(f"{path}: a result of {entry.name} at scale quick or full was expected")
         return Reproduced(entry, found)
@@ -66,13 +67,14 @@ class Reproduced:
             parts.append(f"**Not here.** {_why_not(self.entry)}")
         else:
             if self.found["stand_in"]:
-                parts.append(f"**Stand-in** (scale {self.found['scale']}): {self.found['stand_in']}.")
+                word = "Stand-in" if self.entry.group is Group.paper else "Setting"
+                parts.append(f"**{word}** (scale {self.found['scale']}): {self.found['stand_in']}.{self._origin()}")
             if not self.finished:
                 parts.append(f"**Unfinished.** Rows so far: {len(self.rows)}.")
             parts.append("\n".join(f"- {text}" for text in self.findings))
             if self.finished:
                 parts.append(f"![{self.entry.title}]({image})")
-            parts.append(self._table())
+            parts += [self._table(), self._samples()]
         parts.append(how_to_run(self.entry))
         return "\n\n".join(part for part in parts if part)
 
@@ -87,13 +89,33 @@ class Reproduced:
         head = ["row", *(f"{name} ε" for name in epsilons), *(name.replace("_", " ") for name in names)]
         lines = [line(head), "|---" + "|--:" * (len(head) - 1) + "|"]
         for row in self.rows:
-            cells = [row["label"] + (" ⚑" if row["flag"] else "")]
+            cells = [row["label"] + (" ⚑" if row["flags"] else "")]
             cells += [_shown(row["epsilon"].get(name), EPSILONS[name]) for name in epsilons]
             lines.append(line([*cells, *(_pair(row, name) for name in names)]))
         if any(row["printed"].get(name) is not None for row in self.rows for name in names):
             lines += ["", "Measured here; in parentheses what the paper prints."]
-        flags = [f"- ⚑ {row['label']}: {row['flag']}." for row in self.rows if row["flag"]]
+        flags = [f"- ⚑ {row['label']}: {remark_of(row)}." for row in self.rows if row["flags"]]
         return "\n".join([*lines, *([""] if flags else []), *flags])
+
+    def _origin(self) -> str:
+        """Rows that were measured before the entry was one say so."""
+        before = [row["details"]["provenance"] for row in self.rows if "provenance" in row["details"]]
+        if not before:
+            return ""
+        scripts = ", ".join(sorted({f"`{one['script']}` of version {one['version']}" for one in before}))
+        return f" {len(before)} of {len(self.rows)} rows are those of {scripts}, a script that this entry replaces."
+
+    def _samples(self) -> str:
+        """What the models of the rows write, where they write."""
+        writing = [row for row in self.rows if "samples" in row["details"]]
+        if not writing:
+            return ""
+        lines = ["Some of the texts, for the same tables in every row:", ""]
+        for i, sample in enumerate(writing[0]["details"]["samples"]):
+            lines += [f"{i + 1}. `{sample['table']}`", ""]
+            texts = {row["label"]: row["details"]["samples"][i]["text"] for row in writing}
+            lines += [*(f"    - {label}: {text or '(nothing)'}" for label, text in texts.items()), ""]
+        return "\n".join(lines[:-1])
 
 
 def how_to_run(entry: Entry) -> str:
@@ -126,9 +148,7 @@ def _why_not(entry: Entry) -> str:
 
 def _where(entry: Entry) -> str:
     """Where it is in the paper, with the paper's own label as code."""
-    if entry.where.startswith("not in the paper"):
-        return entry.where[0].upper() + entry.where[1:] + "."
-    return "In the paper: " + re.sub(r"\((\w+[:_][^) ]*)\)", r"(`\1`)", entry.where) + "."
+    return re.sub(r"\((\w+[:_][^) ]*)\)", r"(`\1`)", place_of(entry.group, entry.where))
 
 
 def line(cells: list[str]) -> str:

@@ -1,1 +1,0 @@
-"""Measured runs: the scripts that made them, and what came out."""
