@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 from plrvo import validate
 from plrvo.accounting.correlated import CorrelatedLedger, Correlation
@@ -13,10 +14,12 @@ from plrvo.noise.base import Noise
 _TOLERANCE = 1e-6  # relative, on the width of the noise
 _WIDEST = 1e15
 
+SomeNoise = TypeVar("SomeNoise", bound=Noise)
+
 
 def calibrate(
-    noise: Noise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
-) -> Noise:
+    noise: SomeNoise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+) -> SomeNoise:
     """`noise` made as narrow as the budget allows; its own width is only where the search starts.
 
     With a `correlation` it is the noise of each row that is fitted, for all steps of the workload.

@@ -15,7 +15,6 @@ from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
 from plrvo.cli.options import read_noise, read_workload
-from plrvo.noise import Gaussian
 from plrvo.validate import InvalidArgument
 
 
@@ -113,7 +112,7 @@ def mechanism(
         plot_audits([common.point(built.kind, result)], plot)
     if as_json:
         fit = None
-        if isinstance(built, Gaussian) and work.sample_rate == 1:
+        if built.gaussian_sigma is not None and work.sample_rate == 1:
             fit = gaussian_dp_bound(result.counts, delta, 1 - confidence, built, work.sample_rate)
         show.print_json(
             {

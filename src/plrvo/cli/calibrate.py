@@ -6,7 +6,6 @@ from plrvo.accounting import calibrate as fit
 from plrvo.accounting import epsilon as bracket_of
 from plrvo.cli import options, show
 from plrvo.cli.options import NoiseKind, read_noise, read_workload, required
-from plrvo.noise import Gaussian
 
 
 def calibrate(
@@ -40,6 +39,6 @@ def calibrate(
         show.bracket_table(fitted, work, bracket)
         return
     parameters = {key: value for key, value in fitted.to_dict().items() if key != "noise"}
-    if isinstance(fitted, Gaussian):
-        parameters["noise_multiplier"] = fitted.sigma / work.clip
+    if fitted.gaussian_sigma is not None:
+        parameters["noise_multiplier"] = fitted.gaussian_sigma / work.clip
     show.print_json({**show.bracket_result(fitted, work, bracket), **parameters})

@@ -13,7 +13,7 @@ from plrvo.accounting import Ledger
 from plrvo.accounting.correlated import CorrelatedLedger
 from plrvo.accounting.group import group_epsilon
 from plrvo.files import open_regular
-from plrvo.noise import GridNoise, Noise
+from plrvo.noise import Noise
 
 
 def epsilons(ledger: Ledger | CorrelatedLedger, delta: float) -> dict[str, float | None]:
@@ -35,7 +35,7 @@ def group(ledger: Ledger | CorrelatedLedger, delta: float, task: dict[str, Any])
 
 def arithmetic(noise: Noise) -> str:
     """In which numbers the sums were made."""
-    if isinstance(noise, GridNoise):
+    if noise.cell:
         return f"integers on a grid of width {noise.cell!r}, with exact noise from a cryptographic keystream"
     return "floating point (idealised: not safe against attacks on the last bits)"
 
