@@ -10,6 +10,7 @@ from plrvo.accounting.correlated import CorrelatedLedger, Correlation
 from plrvo.accounting.ledger import Ledger
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
+from plrvo.noise.specification import Specification
 
 _TOLERANCE = 1e-6  # relative, on the width of the noise
 _WIDEST = 1e15
@@ -67,3 +68,15 @@ def calibrate(
         root += step
         step *= 2
     return noise.scaled(math.exp(root))
+
+
+def narrowest(
+    specification: Specification, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+) -> Noise:
+    """The narrowest noise of a specification that certifies the budget.
+
+    >>> work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
+    >>> print(f"{narrowest(Specification('gaussian'), work, epsilon=1.0, delta=1e-5).variance:.3f}")
+    1.056
+    """
+    return calibrate(specification.shape(work.clip), work, epsilon, delta, correlation)

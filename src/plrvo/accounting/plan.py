@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plrvo.accounting.calibration import narrowest
 from plrvo.accounting.correlated import CorrelatedLedger, Correlation
 from plrvo.accounting.ledger import Epsilon, Ledger
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
-from plrvo.noise import Noise, noise_from_dict
+from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.validate import InvalidArgument, positive, probability
 
 LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
@@ -46,6 +47,18 @@ class Plan:
         plan = Plan._computed(noise, workload, delta, epsilon, correlation)
         plan._keeps(epsilon)
         return plan
+
+    @staticmethod
+    def fitted(
+        specification: Specification,
+        workload: Workload,
+        delta: float,
+        epsilon: float,
+        correlation: Correlation | None = None,
+    ) -> Plan:
+        """The plan of the narrowest noise of a specification that certifies the budget."""
+        noise = narrowest(specification, workload, epsilon, delta, correlation)
+        return Plan.certify(noise, workload, delta, epsilon, correlation)
 
     @staticmethod
     def _computed(

@@ -12,16 +12,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from plrvo.accounting import Ledger, Workload, calibrate
+from plrvo.accounting import Ledger, Workload, narrowest
 from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
 from plrvo.audit.receipt import found_by
 from plrvo.audit.verdict import claimed_epsilon
 from plrvo.cli import options, show
-from plrvo.cli.options import read_noise, required
 from plrvo.files import read_json
-from plrvo.noise import Noise
+from plrvo.noise import Noise, Specification
 from plrvo.validate import InvalidArgument
 
 PANEL = "Audit"
@@ -111,27 +110,12 @@ def word_for(claim: str | None, receipt: Receipt | None) -> str:
 
 
 def fitted(
-    work: Workload,
-    delta: float,
-    epsilons: Sequence[float],
-    kind: options.NoiseKind | None,
-    noise_multiplier: float | None,
-    scale: float | None,
-    k: float | None,
-    theta: float | None,
-    shared: bool,
-    noise_file: Path | None,
+    noise: Specification, work: Workload, delta: float, epsilons: Sequence[float]
 ) -> list[tuple[float | None, Noise]]:
     """The noise as given, or its shape fitted to each of the epsilons."""
     if not epsilons:
-        return [(None, read_noise(kind, work.clip, noise_multiplier, scale, k, theta, shared, noise_file))]
-    for name, value in (("noise_multiplier", noise_multiplier), ("scale", scale), ("theta", theta)):
-        if value is not None:
-            raise InvalidArgument(name, value, "no width of the noise beside --epsilon, which finds it")
-    if kind is options.NoiseKind.gamma:
-        required(k=k)
-    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
-    return [(value, calibrate(start, work, value, delta)) for value in epsilons]
+        return [(None, noise.noise(work.clip))]
+    return [(value, narrowest(noise, work, value, delta)) for value in epsilons]
 
 
 @contextmanager

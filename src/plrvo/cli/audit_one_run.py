@@ -15,13 +15,16 @@ from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.progress import StepProgress
+from plrvo.noise import Specification
 from plrvo.tasks.catalog import FAMILIES, Request
 from plrvo.validate import InvalidArgument
 
 _TRAINING = "Training"
 
 
+@with_noise_options()
 def one_run(
     task: Annotated[
         str | None, typer.Argument(help="A task of `plrvo train`; or --receipt.", show_default=False)
@@ -29,13 +32,7 @@ def one_run(
     model: Annotated[
         str | None, typer.Option("--model", help="As in `plrvo train`.", rich_help_panel=_TRAINING)
     ] = None,
-    noise: options.NoiseOption = None,
-    noise_multiplier: options.MultiplierOption = None,
-    scale: options.ScaleOption = None,
-    k: options.KOption = None,
-    theta: options.ThetaOption = None,
-    shared: options.SharedOption = False,
-    noise_file: options.NoiseFileOption = None,
+    noise: Specification = NOT_GIVEN,
     epsilon: options.EpsilonOption = None,
     clip: options.ClipOption = None,
     sample_rate: options.RateOption = None,
@@ -90,10 +87,9 @@ def one_run(
     """
     if plot is not None:
         check_plot(plot)
-    widths = {"noise_multiplier": noise_multiplier, "scale": scale, "k": k, "theta": theta, "shared": shared}
     amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "delta": delta, "epsilon": epsilon}
     learning = {"name": task, "model": model, "lr": learning_rate}
-    run = common.read_receipt(receipt, claim, noise=noise, noise_file=noise_file, **widths, **amounts, **learning)
+    run = common.read_receipt(receipt, claim, **noise.given, **amounts, **learning)
     if run is None and task is None:
         raise InvalidArgument("name", None, "a task of `plrvo train`, or --receipt")
     try:
@@ -128,8 +124,7 @@ def one_run(
     if setup.settings.get("clipping") != "l1":
         work = replace(work, dimension=sum(p.numel() for p in module.parameters() if p.requires_grad))
     if run is None:
-        given = (noise, noise_multiplier, scale, k, theta, shared, noise_file)
-        ((_, built_noise),) = common.fitted(work, setup.delta, [] if epsilon is None else [epsilon], *given)
+        ((_, built_noise),) = common.fitted(noise, work, setup.delta, [] if epsilon is None else [epsilon])
     else:
         built_noise = run.noise
     word = common.word_for(claim, run)

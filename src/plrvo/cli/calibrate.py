@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from plrvo.accounting import calibrate as fit
 from plrvo.accounting import epsilon as bracket_of
+from plrvo.accounting import narrowest
 from plrvo.cli import options, show
-from plrvo.cli.options import NoiseKind, read_noise, read_workload, required
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
+from plrvo.cli.options import read_workload, required
+from plrvo.noise import Specification
 
 
+@with_noise_options(widths=False)
 def calibrate(
-    noise: options.NoiseOption = None,
-    k: options.KOption = None,
-    shared: options.SharedOption = False,
-    noise_file: options.NoiseFileOption = None,
+    noise: Specification = NOT_GIVEN,
     clip: options.ClipOption = None,
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
@@ -23,22 +23,18 @@ def calibrate(
 ) -> None:
     """The smallest noise of a shape that certifies --epsilon; it never misses the budget.
 
-    gamma needs --k (theta is found); the other noises need nothing but their name.
+    Its width is found; what else shapes it has an option (gamma: --k, 1000 by default).
 
     Example: plrvo calibrate --noise gamma --k 100 --epsilon 1 --clip 0.1 --sample-rate 0.01 --steps 300
     --dimension 26010
     """
     required(epsilon=epsilon)
     work = read_workload(clip, sample_rate, steps, dimension)
-    if noise is NoiseKind.gamma:
-        required(k=k)
-    start = read_noise(noise, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
-    fitted = fit(start, work, epsilon, delta)  # type: ignore[arg-type]
+    fitted = narrowest(noise, work, epsilon, delta)  # type: ignore[arg-type]
     bracket = bracket_of(fitted, work, delta)
     if not as_json:
         show.bracket_table(fitted, work, bracket)
         return
     parameters = {key: value for key, value in fitted.to_dict().items() if key != "noise"}
-    if fitted.gaussian_sigma is not None:
-        parameters["noise_multiplier"] = fitted.gaussian_sigma / work.clip
+    parameters |= {p.option: getattr(fitted, p.field) / work.clip for p in fitted.parameters if p.in_clips}
     show.print_json({**show.bracket_result(fitted, work, bracket), **parameters})

@@ -68,7 +68,7 @@ class Asked:
     restart_every: int | None
     separation: int | None
 
-    def refuse_beside(self, clipping: str, noise: str, **given: Any) -> None:
+    def refuse_beside(self, clipping: str, plain: bool, **given: Any) -> None:
         """Options that mean nothing without --correlation, and others that mean nothing with it."""
         if self.name is None:
             for option in ("epochs", "batch_size", "restart_every", "separation"):
@@ -80,7 +80,7 @@ class Asked:
                 raise InvalidArgument(option, str(value), "no value beside --correlation, which has --epochs")
         if clipping == "l1":
             raise InvalidArgument("clipping", "l1", "flat or per_layer beside --correlation")
-        if noise == "none":
+        if plain:
             raise InvalidArgument("correlation", self.name, "a noise to correlate")
 
 

@@ -3,56 +3,15 @@
 from __future__ import annotations
 
 import math
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from plrvo.accounting import Workload
-from plrvo.files import read_json
-from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise, noise_from_dict
-from plrvo.validate import InvalidArgument, number, positive
-
-
-class NoiseKind(StrEnum):
-    """The noises that have options of their own."""
-
-    gaussian = "gaussian"
-    laplace = "laplace"
-    gamma = "gamma"
-
+from plrvo.validate import InvalidArgument
 
 NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
-NoiseOption = Annotated[
-    NoiseKind | None,
-    typer.Option(
-        "--noise",
-        help="gaussian, laplace, or gamma: Laplace noise with a Gamma-random inverse scale.",
-        rich_help_panel=NOISE,
-    ),
-]
-MultiplierOption = Annotated[
-    float | None,
-    typer.Option("--noise-multiplier", help="gaussian: standard deviation divided by the clip.", rich_help_panel=NOISE),
-]
-ScaleOption = Annotated[
-    float | None, typer.Option("--scale", help="laplace: scale b at sum scale.", rich_help_panel=NOISE)
-]
-KOption = Annotated[float | None, typer.Option("--k", help="gamma: shape of the inverse scale.", rich_help_panel=NOISE)]
-ThetaOption = Annotated[
-    float | None, typer.Option("--theta", help="gamma: scale (not rate) of the inverse scale.", rich_help_panel=NOISE)
-]
-SharedOption = Annotated[
-    bool, typer.Option("--shared", help="gamma: one random scale per step for all coordinates.", rich_help_panel=NOISE)
-]
-NoiseFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--noise-file", help="Any other noise, as the JSON that noise.to_dict() gives.", rich_help_panel=NOISE
-    ),
-]
 ClipOption = Annotated[
     float | None, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=WORK)
 ]
@@ -72,8 +31,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 OPTION_OF_ARGUMENT = {
     "entry": "NAME",
-    "b": "--scale",
-    "sigma": "--noise-multiplier",
     "name": "TASK",
     "receipt": "RECEIPT",
     "runs": "RUN",
@@ -88,51 +45,16 @@ def option_name(argument: str) -> str:
 
 def required(**values: Any) -> None:
     """Every one of these options must have been given."""
-    for name, value in values.items():
-        if value is None:
-            raise InvalidArgument(name, None, "a value: this option is required")
+    missing = [name for name, value in values.items() if value is None]
+    if missing:
+        others = "".join(f", and so is {option_name(name)}" for name in missing[1:])
+        raise InvalidArgument(missing[0], None, "a value: this option is required" + others)
 
 
 def read_workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:
     """The workload that the options describe."""
     required(clip=clip, sample_rate=sample_rate, steps=steps, dimension=dimension)
     return Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)  # type: ignore[arg-type]
-
-
-def read_noise(
-    kind: NoiseKind | None,
-    clip: float,
-    noise_multiplier: float | None,
-    scale: float | None,
-    k: float | None,
-    theta: float | None,
-    shared: bool,
-    noise_file: Path | None,
-) -> Noise:
-    """The noise that the options describe; exactly one of --noise and --noise-file."""
-    if noise_file is not None:
-        if kind is not None:
-            raise InvalidArgument("noise_file", str(noise_file), "no --noise beside it")
-        return _noise_from_file(noise_file)
-    required(noise=kind)
-    if kind is NoiseKind.gaussian:
-        required(noise_multiplier=noise_multiplier)
-        number(noise_multiplier=noise_multiplier)
-        positive(noise_multiplier=noise_multiplier, clip=clip)
-        return Gaussian(noise_multiplier * clip)  # type: ignore[operator]
-    if kind is NoiseKind.laplace:
-        required(scale=scale)
-        return Laplace(scale)  # type: ignore[arg-type]
-    required(k=k, theta=theta)
-    return GammaPLRV(k, theta, shared)  # type: ignore[arg-type]
-
-
-def _noise_from_file(path: Path) -> Noise:
-    description = read_json(path, "noise_file", "a JSON object as noise.to_dict() gives")
-    try:
-        return noise_from_dict(description)
-    except InvalidArgument as error:
-        raise InvalidArgument("noise_file", str(path), f"a valid noise ({error})") from None
 
 
 def plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,18 @@ from plrvo.audit.one_run import CanaryKind
 from plrvo.cli import correlation as correlated
 from plrvo.cli import options, show
 from plrvo.cli import train_options as given
+from plrvo.cli.noise_options import NO_NOISE, NOT_GIVEN, with_noise_options
 from plrvo.cli.progress import StepProgress
-from plrvo.cli.train_options import TrainNoise
 from plrvo.cli.train_plan import make_plan
 from plrvo.cli.train_result import finish, last_of
+from plrvo.noise import Specification
 from plrvo.validate import InvalidArgument, printable
 
+_USUAL_NOISE = "gamma"
 _NO_NOISE = "NOT PRIVATE: --noise none adds no noise, and the model may tell of every example"
 
 
+@with_noise_options(files=False, none=True)
 def train(
     task: given.TaskArgument,
     model: given.ModelOption = None,
@@ -34,15 +38,10 @@ def train(
     beams: given.BeamsOption = None,
     top_p: given.TopPOption = None,
     data: given.DataOption = None,
-    noise_asked: given.NoiseOption = None,
+    noise: Specification = NOT_GIVEN,
     plan_file: given.PlanOption = None,
     epsilon: options.EpsilonOption = None,
     delta: given.DeltaOption = None,
-    noise_multiplier: options.MultiplierOption = None,
-    scale: options.ScaleOption = None,
-    k: options.KOption = None,
-    theta: options.ThetaOption = None,
-    shared: options.SharedOption = False,
     clip: given.ClipOption = None,
     sample_rate: given.SampleRateOption = None,
     steps: given.StepsOption = None,
@@ -88,11 +87,10 @@ def train(
 
     experiment.check_folder(out, resume)  # before anything is loaded
     private: dict[str, Any] = {"correlation": correlation, "exact": exact or None, "resume": resume or None}
-    private |= {"plan": plan_file, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise_multiplier}
-    private |= {"scale": scale, "k": k, "theta": theta, "shared": shared or None}
-    if noise_asked is TrainNoise.none:
+    private |= {"plan": plan_file, "epsilon": epsilon, "delta": delta, **noise.options}
+    plain = noise.kind == NO_NOISE
+    if plain:
         refuse_beside_no_noise(private)
-    noise = TrainNoise.gamma if noise_asked is None else noise_asked
     if grid is not None and not exact:
         raise InvalidArgument("grid", grid, "no width without --exact")
     if exact:
@@ -106,16 +104,17 @@ def train(
             "sample_rate": sample_rate,
             "steps": steps,
             "epsilon": epsilon,
-            "k": k,
-            "theta": theta,
+            "delta": delta,
+            **noise.given,
         }
-        beside |= {"scale": scale, "noise_multiplier": noise_multiplier, "delta": delta}
-        beside |= {"noise": noise_asked, "shared": shared or None}
         for name, value in beside.items():
             if value is not None:
                 raise InvalidArgument(name, str(value), "no value beside --plan, which brings its own")
         sample_rate, steps, clip = plan.workload.sample_rate, plan.workload.steps, plan.workload.clip
         delta = plan.delta
+    elif not plain:
+        noise = replace(noise, kind=noise.kind or _USUAL_NOISE)
+        noise.check(fitted=epsilon is not None or not noise.has_width)  # before anything is loaded
     asked: dict[str, Any] = {
         "trainable": trainable,
         "max_length": max_length,
@@ -133,7 +132,7 @@ def train(
     schedule = usual.schedule if schedule is None else schedule
     how = plan.correlation if plan else None
     asked_for = correlated.Asked(correlation, epochs, batch_size, restart_every, separation)
-    asked_for.refuse_beside(clipping, noise.value, plan=plan_file, sample_rate=sample_rate, steps=steps, audit=audit)
+    asked_for.refuse_beside(clipping, plain, plan=plan_file, sample_rate=sample_rate, steps=steps, audit=audit)
     if correlation is not None:
         sums, falls = momentum if optimizer == "sgd" else 0.0, schedule == "linear"
         sample_rate, (how, steps) = 1.0, correlated.read_correlation(asked_for, preset.task.size, sums, falls)
@@ -144,7 +143,7 @@ def train(
     learning_rate = usual.learning_rate if learning_rate is None else learning_rate
     built, module = preset.task, preset.module
     if audit is not None:
-        if noise is TrainNoise.none:
+        if plain:
             raise InvalidArgument("audit", audit, "a noise: without one nothing is claimed")
         if how is not None:
             raise InvalidArgument("audit", audit, "a plan without correlation: canaries join sampled batches")
@@ -160,7 +159,7 @@ def train(
     settings = experiment.Settings(
         out=out,
         # A clipped gradient has at most the norm of the clip, so the rate is given for gradients in units of it.
-        learning_rate=learning_rate / (1.0 if noise is TrainNoise.none or optimizer != "sgd" else clip),
+        learning_rate=learning_rate / (1.0 if plain or optimizer != "sgd" else clip),
         optimizer=optimizer,
         momentum=momentum,
         weight_decay=weight_decay,
@@ -178,9 +177,9 @@ def train(
     settings.check()
     if unsafe_diagnostics:
         print(f"plrvo: warning: {WARNING}", file=sys.stderr)
-    if seed is not None and noise is not TrainNoise.none:
+    if seed is not None and not plain:
         print("plrvo: warning: NOT PRIVATE: whoever knows --seed can take the noise away", file=sys.stderr)
-    if noise is TrainNoise.none:
+    if plain:
         print(f"plrvo: warning: {_NO_NOISE}", file=sys.stderr)
         with StepProgress(f"{task}, NOT PRIVATE") as watch:
             history = experiment.run_plain(built, module, sample_rate, steps, settings, streams, watch)
@@ -190,7 +189,7 @@ def train(
             print(_NO_NOISE)
         return 0
     if plan is None:
-        plan = make_plan(noise, work, epsilon, delta, noise_multiplier, scale, k, theta, shared, how)
+        plan = make_plan(noise, work, epsilon, delta, how)
     plan = on_grid(plan, grid) if exact else plan
     work, kind = plan.workload, plan.noise.before_rounding.kind
     if not as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +12,6 @@ from plrvo.cli import options
 from plrvo.tasks.catalog import NAMES as TASKS
 
 _RUN, _LEARN, _AUDIT = "Run", "Learning", "Audit"
-
-
-class TrainNoise(StrEnum):
-    """The noises that training knows by name."""
-
-    gamma = "gamma"
-    laplace = "laplace"
-    gaussian = "gaussian"
-    none = "none"
 
 
 TaskArgument = Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}.", show_default=False)]
@@ -71,14 +61,6 @@ DataOption = Annotated[
     str | None,
     typer.Option(
         "--data", help="Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.", rich_help_panel=_RUN
-    ),
-]
-NoiseOption = Annotated[
-    TrainNoise | None,
-    typer.Option(
-        "--noise",
-        help="gamma (the default), laplace or gaussian; none trains WITHOUT privacy.",
-        rich_help_panel=options.NOISE,
     ),
 ]
 PlanOption = Annotated[

@@ -9,6 +9,7 @@ from plrvo.noise.plrv import PLRV, GammaPLRV
 from plrvo.noise.seed_families import TruncatedNormalSeed, UniformSeed
 from plrvo.noise.seeds import ChiSquaredSeed, ExponentialSeed, GammaSeed, Seed, SumSeed
 from plrvo.noise.serial import noise_from_dict, seed_from_dict
+from plrvo.noise.specification import Specification
 from plrvo.noise.weibull import WeibullSeed
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Laplace",
     "Noise",
     "Seed",
+    "Specification",
     "SumSeed",
     "TruncatedNormalSeed",
     "UniformSeed",

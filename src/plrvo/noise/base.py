@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plrvo.noise import sampling
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.parameter import Parameter
 from plrvo.noise.rounding import Reals
 from plrvo.noise.sampling import Generator, Shape
 from plrvo.noise.seeds import Seed
@@ -28,6 +29,7 @@ class Noise(ABC):
     """
 
     kind: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()  # its options on the command line; none: a file describes it
 
     shared: bool = False  # one random scale for all coordinates of a step
     seed: Seed | None = None  # the law of the random inverse scale; None where the scale is not random

@@ -15,6 +15,7 @@ from plrvo import validate
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.normals import NormalKernel
+from plrvo.noise.parameter import Parameter
 from plrvo.noise.rounding import GaussianReals
 from plrvo.noise.spans import MakeKernel
 
@@ -25,6 +26,11 @@ class Gaussian(Noise):
 
     sigma: float
     kind: ClassVar[str] = "gaussian"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter(
+            "noise_multiplier", "standard deviation divided by the clip.", field="sigma", is_width=True, in_clips=True
+        ),
+    )
 
     def __post_init__(self) -> None:
         validate.positive(sigma=self.sigma)

@@ -16,6 +16,7 @@ from plrvo.noise.base import Array, Noise
 from plrvo.noise.exponentials import LaplaceSize, SignedKernel
 from plrvo.noise.functions import expm1_minus
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.parameter import Parameter
 from plrvo.noise.rounding import LaplaceReals
 from plrvo.noise.spans import MakeKernel
 
@@ -47,6 +48,9 @@ class Laplace(Noise):
 
     b: float
     kind: ClassVar[str] = "laplace"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("scale", "scale b at sum scale.", field="b", is_width=True),
+    )
     worst_in_l1_is_one_hot: ClassVar[bool] = True  # log F, a mixture's of exponentials, is convex in the shift
 
     def __post_init__(self) -> None:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plrvo.accounting import Plan, Workload, calibrate
+from plrvo.accounting import Plan, Workload
 from plrvo.accounting.correlated import Correlation
-from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
+from plrvo.noise import Specification
 from plrvo.paper.entry import Context
 
 Planner = Callable[[int], Plan]  # a plan for the number of parameters that are trained
-LARGE_K = 1000.0  # of Gamma noise that is fitted to a budget: within 0.3 % of the best that it can do
 SCORE = "_score"  # ends the name of a noise whose score is taken of the released sums
 
 
@@ -57,13 +56,7 @@ class Trained:
 
 def fitted(kind: str, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None) -> Plan:
     """The plan of the narrowest noise of a kind that certifies the budget."""
-    shapes: dict[str, Noise] = {
-        "gaussian": Gaussian(work.clip),
-        "laplace": Laplace(work.clip),
-        "gamma": GammaPLRV(LARGE_K, 1 / (LARGE_K * work.clip)),
-    }
-    noise = calibrate(shapes[kind.removesuffix(SCORE)], work, epsilon, delta, correlation)
-    return Plan.certify(noise, work, delta, epsilon, correlation)
+    return Plan.fitted(Specification(kind.removesuffix(SCORE)), work, delta, epsilon, correlation)
 
 
 def shortened(plan: Plan, steps: int) -> Plan:
