@@ -2,6 +2,7 @@
 
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.generalised_gaussian import GeneralisedGaussian
 from plrvo.noise.grid import GridNoise
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.laplace import Laplace
@@ -19,6 +20,7 @@ __all__ = [
     "GammaPLRV",
     "GammaSeed",
     "Gaussian",
+    "GeneralisedGaussian",
     "GridNoise",
     "Keystream",
     "Laplace",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from plrvo.noise.base import Noise
 from plrvo.noise.gaussian import Gaussian
+from plrvo.noise.generalised_gaussian import GeneralisedGaussian
 from plrvo.noise.grid import GridNoise
 from plrvo.noise.laplace import Laplace
 from plrvo.noise.plrv import PLRV, GammaPLRV
@@ -18,6 +19,7 @@ _NOISES: tuple[type[Noise], ...] = (
     Gaussian,
     Laplace,
     GammaPLRV,
+    GeneralisedGaussian,
     PLRV,
     GridNoise,
 )
