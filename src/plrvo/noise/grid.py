@@ -55,7 +55,8 @@ class GridNoise(Noise):
 
     def __post_init__(self) -> None:
         validate.positive(cell=self.cell)
-        if not isinstance(self.base, Noise) or self.base.exact_sampler(self.cell) is None:
+        noise: object = self.base
+        if not isinstance(noise, Noise) or noise.exact_sampler(self.cell) is None:
             raise InvalidArgument(
                 "noise",
                 self.base,

@@ -63,7 +63,9 @@ class Specification:
         if self.file is not None:
             return self._from_file()
         usual = {p.option: 1.0 if p.is_width else p.usual for p in DESCRIBED[str(self.kind)].parameters}
-        narrow = self._built(1.0, {name: value for name, value in usual.items() if value is not None} | self.options)
+        narrow = self._built(
+            1.0, {**{name: value for name, value in usual.items() if value is not None}, **self.options}
+        )
         return narrow.scaled(clip * math.sqrt(narrow.fisher_information()))
 
     def check(self, *, fitted: bool) -> None:
