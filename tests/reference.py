@@ -19,6 +19,7 @@ from plrvo.noise import (
     GammaPLRV,
     GammaSeed,
     Gaussian,
+    GeneralisedGaussian,
     Laplace,
     SumSeed,
     TruncatedNormalSeed,
@@ -168,6 +169,9 @@ def density(noise: Any) -> Callable[[mpf], mpf]:
     if isinstance(noise, GammaPLRV):
         k, theta = _gamma_parameters(noise)
         return lambda z: k * theta / 2 * (1 + theta * z) ** -(k + 1)
+    if isinstance(noise, GeneralisedGaussian):
+        a, p = mpf(noise.width), mpf(noise.shape)
+        return lambda z: p / (2 * a * mp.gamma(1 / p)) * mp.exp(-((z / a) ** p))
     if isinstance(noise, PLRV):
         return lambda z: transform(noise.seed, z)[1]
     raise NotImplementedError(noise)

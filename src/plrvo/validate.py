@@ -52,9 +52,10 @@ def shortened(value: object) -> str:
 
 def required(**arguments: Any) -> None:
     """Every one of these must have a value."""
-    for name, value in arguments.items():
-        if value is None:
-            raise InvalidArgument(name, None, "a value: it is required")
+    missing = [name for name, value in arguments.items() if value is None]
+    if missing:
+        others = "".join(f", and so is `{name}`" for name in missing[1:])
+        raise InvalidArgument(missing[0], None, "a value: it is required" + others)
 
 
 def number(expected: str = "a number", **arguments: Any) -> None:
@@ -114,12 +115,13 @@ def native(instance: Any) -> None:
     """Make Python's own numbers of the NumPy scalars in a frozen dataclass, so that it can be written as JSON."""
     for name, value in list(vars(instance).items()):
         if isinstance(value, tuple):
-            object.__setattr__(instance, name, tuple(map(_native, value)))
-        elif _native(value) is not value:
-            object.__setattr__(instance, name, _native(value))
+            object.__setattr__(instance, name, tuple(map(plain_number, value)))
+        elif plain_number(value) is not value:
+            object.__setattr__(instance, name, plain_number(value))
 
 
-def _native(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
+    """Python's own number in the place of a NumPy scalar."""
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
 
 

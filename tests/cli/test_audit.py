@@ -131,7 +131,7 @@ def test_widths_and_epsilons_do_not_mix(capsys, tmp_path):
     data = ["audit", "clipbkd", "--data-dir", str(tmp_path)]
     for arguments, named in (
         (["--noise", "laplace", "--scale", "1", "--epsilon", "1"], "--scale 1.0"),
-        (["--noise", "gamma", "--epsilon", "1"], "--k (missing)"),
+        (["--noise", "laplace", "--k", "3", "--epsilon", "1"], "--k 3.0"),
         (["--noise", "laplace", "--scale", "1", "--models", "8"], "--models 8"),
         (["--noise", "laplace", "--scale", "1", "--sample-rate", "3"], "--sample-rate 3.0"),
     ):

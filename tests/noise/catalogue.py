@@ -7,6 +7,7 @@ from plrvo.noise import (
     GammaPLRV,
     GammaSeed,
     Gaussian,
+    GeneralisedGaussian,
     Laplace,
     Noise,
     Seed,
@@ -32,6 +33,7 @@ SUM = SumSeed(weights=(1.0, 0.5), seeds=(GammaSeed(k=3.0, theta=0.5), UniformSee
 NOISES: dict[str, Noise] = {
     "Gaussian": Gaussian(sigma=1.7),
     "Laplace": Laplace(b=0.6),
+    "generalised Gaussian": GeneralisedGaussian(shape=1.5, width=0.8),
     "Gamma k=0.3": GammaPLRV(k=0.3, theta=2.0),
     "Gamma k=1.2": GammaPLRV(k=1.2, theta=1.0),
     "Gamma k=3": GammaPLRV(k=3.0, theta=0.5),

@@ -13,6 +13,7 @@ from plrvo.noise import (
     GammaPLRV,
     GammaSeed,
     Gaussian,
+    GeneralisedGaussian,
     Laplace,
     SumSeed,
     TruncatedNormalSeed,
@@ -24,6 +25,8 @@ from plrvo.validate import InvalidArgument
 POSITIVE: list[tuple[str, Callable[[Any], Any]]] = [
     ("sigma", Gaussian),
     ("b", Laplace),
+    ("width", lambda v: GeneralisedGaussian(1.5, v)),
+    ("shape", lambda v: GeneralisedGaussian(v, 1.0)),
     ("k", lambda v: GammaPLRV(v, 1.0)),
     ("theta", lambda v: GammaPLRV(2.0, v)),
     ("k", lambda v: GammaSeed(v, 1.0)),

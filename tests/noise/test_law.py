@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plrvo.noise import GammaPLRV, Gaussian, Keystream, Laplace, Noise
+from plrvo.noise import GammaPLRV, Gaussian, GeneralisedGaussian, Keystream, Laplace, Noise
 from plrvo.noise.spans import BLOCK
 
 FALSE_ALARM = 1e-6
@@ -19,7 +19,11 @@ types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 @types
-@pytest.mark.parametrize("noise", [Gaussian(1.0), Laplace(1.0), GammaPLRV(3.0, 0.5), GammaPLRV(100.0, 0.01)], ids=repr)
+@pytest.mark.parametrize(
+    "noise",
+    [Gaussian(1.0), Laplace(1.0), GammaPLRV(3.0, 0.5), GammaPLRV(100.0, 0.01), GeneralisedGaussian(1.5, 1.2)],
+    ids=repr,
+)
 def test_every_region_has_its_share_and_its_shape(noise: Noise, dtype: Any) -> None:
     """The number of values in a region is binomial, and given that they are in it they follow the cdf."""
     z = noise.sample(DRAWS, Keystream.from_seed(1, "law"), dtype).astype(float)

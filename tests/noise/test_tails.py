@@ -14,7 +14,7 @@ from scipy import stats
 from tests.noise.catalogue import NOISES, SEEDS
 
 from plrvo.audit.noise_attacks import tail_draws, tail_probabilities
-from plrvo.noise import PLRV, GammaPLRV, Gaussian, Keystream, Laplace, Noise, Seed
+from plrvo.noise import PLRV, GammaPLRV, Gaussian, GeneralisedGaussian, Keystream, Laplace, Noise, Seed
 from plrvo.noise.keystream import Stream, Words
 
 FALSE_ALARM = 1e-6
@@ -24,6 +24,7 @@ SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 ALL = {**NOISES, "Gamma shared": GammaPLRV(3.0, 0.5, shared=True), "PLRV shared": PLRV(SEEDS["gamma"], shared=True)}
 UNIVARIATE = [Laplace(0.6), GammaPLRV(0.3, 2.0), GammaPLRV(3.0, 0.5), GammaPLRV(100.0, 0.01), GammaPLRV(6e4, 1e-5)]
+DRAWN = [*UNIVARIATE, Gaussian(1.7), GeneralisedGaussian(1.5, 0.8)]
 
 
 class Chosen:
@@ -77,7 +78,7 @@ def test_length_of_a_normal_pair_has_the_probability_of_its_words(dtype: Any) ->
         assert np.sum((pair / 1.7) ** 2) / 2 == pytest.approx(expected, rel=1e-6 if dtype == SINGLE else 1e-13)
 
 
-@pytest.mark.parametrize("noise", [*UNIVARIATE, Gaussian(1.7)], ids=repr)
+@pytest.mark.parametrize("noise", DRAWN, ids=repr)
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_the_law_goes_on_in_the_tail(noise: Noise, depth: int) -> None:
     """Given that the exponential is beyond j 20 log 2, down to 1e-30. False alarm 1e-6."""

@@ -11,6 +11,7 @@ from plrvo.noise import (
     GammaPLRV,
     GammaSeed,
     Gaussian,
+    GeneralisedGaussian,
     Laplace,
     Noise,
     SumSeed,
@@ -23,6 +24,7 @@ ORDERS = np.array([2.0, 3.0, 5.0, 12.0])
 NOISES: dict[str, Noise] = {
     "Gaussian": Gaussian(1.0),
     "Laplace": Laplace(1.0),
+    **{f"generalised Gaussian p={p}": GeneralisedGaussian(p, 1.0) for p in (1.01, 1.5, 1.95)},
     **{f"Gamma k={k}": GammaPLRV(k, 1 / k) for k in (0.1, 0.3, 1.0, 1.5, 20.0, 40_000.0)},
     "uniform": PLRV(UniformSeed(0.2, 2.0)),
     "uniform from 0": PLRV(UniformSeed(0.0, 2.0)),
@@ -72,7 +74,7 @@ def test_no_gradient_costs_more_than_the_bound_for_weibull_seeds(shape: float) -
     assert np.all(cost(noise, g) <= noise.log_joint_moment(2.0, 3, ORDERS) * (1 + 1e-12))
 
 
-@pytest.mark.parametrize("name", ["Laplace", "Gamma k=0.3", "Gamma k=1.5", "uniform"])
+@pytest.mark.parametrize("name", ["Laplace", "generalised Gaussian p=1.5", "Gamma k=0.3", "Gamma k=1.5", "uniform"])
 def test_no_optimised_gradient_costs_more_than_the_bound(name: str) -> None:
     """An attacker climbs from random starts, on squares s_i that sum to C^2."""
     noise, dimension, clip = NOISES[name], 4, 3.0

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 from plrvo import validate
 from plrvo.accounting.correlated import Correlation, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
+from plrvo.noise.specification import Specification
 
 _TOLERANCE = 1e-6  # relative, on the width of the noise
 _WIDEST = 1e15
 
+SomeNoise = TypeVar("SomeNoise", bound=Noise)
+
 
 def calibrate(
-    noise: Noise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
-) -> Noise:
+    noise: SomeNoise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+) -> SomeNoise:
     """`noise` made as narrow as the budget allows; its own width is only where the search starts.
 
     With a `correlation` it is the noise of each row that is fitted, for all steps of the workload.
@@ -55,3 +59,16 @@ def calibrate(
         root += step
         step *= 2
     return noise.scaled(math.exp(root))
+
+
+def narrowest(
+    shape: Specification | Noise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+) -> Noise:
+    """The narrowest noise of a specification, or of the shape of a noise, that certifies the budget.
+
+    >>> work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
+    >>> print(f"{narrowest(Specification('gaussian'), work, epsilon=1.0, delta=1e-5).variance:.3f}")
+    1.056
+    """
+    wide = shape if isinstance(shape, Noise) else shape.shape(work.clip)
+    return calibrate(wide, work, epsilon, delta, correlation)

@@ -29,7 +29,6 @@ from plrvo.accounting.moments import StepMoments
 from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
-from plrvo.noise.gaussian import Gaussian
 
 Entry = tuple[Noise, Workload]
 
@@ -174,10 +173,10 @@ def _gaussian_signals(entries: Sequence[Entry]) -> list[Steps] | None:
     """The steps as shifts in standard deviations, rounded up; None where a noise is not Gaussian."""
     steps = []
     for noise, work in entries:
-        base = noise.before_rounding
-        if not isinstance(base, Gaussian):
+        sigma = noise.before_rounding.gaussian_sigma
+        if sigma is None:
             return None
-        signal = noise.sensitivity(work.clip, work.dimension) / base.sigma * (1 + 2.0**-51)
+        signal = noise.sensitivity(work.clip, work.dimension) / sigma * (1 + 2.0**-51)
         steps.append(Steps(math.nextafter(signal, math.inf), work.sample_rate, work.steps))  # never 0
     return steps
 

@@ -38,7 +38,7 @@ def default_cell(noise: Noise, work: Workload) -> float:
 
 def on_grid(plan: Plan, cell: float | None = None) -> Plan:
     """The plan with its noise on a grid of width `cell`, certified anew."""
-    if isinstance(plan.noise, GridNoise):
+    if plan.noise.cell:
         if cell not in (None, plan.noise.cell):
             raise InvalidArgument("grid", cell, f"{plan.noise.cell}, which the plan was certified with")
         return plan

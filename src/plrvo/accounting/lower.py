@@ -20,8 +20,6 @@ import numpy as np
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
-from plrvo.noise.gaussian import Gaussian
-from plrvo.noise.laplace import Laplace
 
 Entry = tuple[Noise, Workload]
 
@@ -65,7 +63,7 @@ def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
     """At most a few kinds of step, no more revealing: shorter gradients, smaller rates, and what is left over left out.
 
     A smaller rate is a post-processing (pass an output on with probability q'/q, and else noise of one's own), a
-    shorter gradient is within the clip, and Laplace and Gaussian noise are measured in their own units first.
+    shorter gradient is within the clip, and noises are measured in their own units first, where they have them.
     """
     kinds = [(_in_units(noise, work), work) for noise, work in entries]
     if len(kinds) <= _MOST_KINDS:
@@ -92,17 +90,14 @@ def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _in_units(noise: Noise, work: Workload) -> tuple[Noise, float]:
-    if isinstance(noise, Laplace):
-        return Laplace(1.0), work.clip / noise.b * (1 - 2.0**-50)
-    if isinstance(noise, Gaussian):
-        return Gaussian(1.0), work.clip / noise.sigma * (1 - 2.0**-50)
-    return noise, work.clip
+    unit, width = noise.in_units()
+    return unit, work.clip if unit is noise else work.clip / width * (1 - 2.0**-50)
 
 
 @lru_cache(maxsize=64)
 def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
     """One step: mixture with the coin against no example (the direction in which the example is removed)."""
-    if isinstance(noise, Gaussian | Laplace) and clip < _SHORTEST:
+    if clip * math.sqrt(noise.fisher_information()) < _SHORTEST:
         return Atoms(np.ones(1), np.ones(1))
     # Far beyond any use, where losses would leave the range of doubles, a shorter gradient is attacked instead.
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(noise.fisher_information()))

@@ -10,10 +10,11 @@ from typing import Any
 
 from plrvo.accounting.adjacency import Adjacency, Sampling
 from plrvo.accounting.bracket import AnyLedger, Epsilon
+from plrvo.accounting.calibration import narrowest
 from plrvo.accounting.correlated import Correlation, CyclicPoisson, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
-from plrvo.noise import Noise, noise_from_dict
+from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.validate import InvalidArgument, positive, probability
 
 LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
@@ -47,6 +48,18 @@ class Plan:
         plan = Plan._computed(noise, workload, delta, epsilon, correlation)
         plan._keeps(epsilon)
         return plan
+
+    @staticmethod
+    def fitted(
+        shape: Specification | Noise,
+        workload: Workload,
+        delta: float,
+        epsilon: float,
+        correlation: Correlation | None = None,
+    ) -> Plan:
+        """The plan of the narrowest noise of a specification, or of the shape of a noise, that certifies the budget."""
+        noise = narrowest(shape, workload, epsilon, delta, correlation)
+        return Plan.certify(noise, workload, delta, epsilon, correlation)
 
     @staticmethod
     def _computed(

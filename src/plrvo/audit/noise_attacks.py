@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plrvo.noise import Gaussian, Keystream, Noise
+from plrvo.noise import Keystream, Noise
 from plrvo.noise.keystream import Stream, Words
 
 LARGEST_OF_24_BITS = math.sqrt(48 * math.log(2))
@@ -64,7 +64,7 @@ class DeepPairs(DeepWords):
 def tail_draws(noise: Noise, count: int, keystream: Keystream, depth: int = 1) -> NDArray[np.float32]:
     """Singles of the noise given that its exponential (of pairs: their length's) is beyond 20 log 2 times `depth`."""
     (stream,) = keystream.streams(1)
-    source = (DeepPairs if isinstance(noise, Gaussian) else DeepWords)(stream, depth)
+    source = (DeepWords if noise.gaussian_sigma is None else DeepPairs)(stream, depth)
     return noise.kernels(keystream)(count).draw(count, _SINGLE, source)
 
 
@@ -75,10 +75,10 @@ def tail_probabilities(noise: Noise, count: int, keystream: Keystream, depth: in
     of normal variables it is that of their length, e^(-R^2/2).
     """
     z = tail_draws(noise, count, keystream, depth).astype(np.float64)
-    if isinstance(noise, Gaussian):
-        beyond = np.exp(-np.sum((z.reshape(2, -1) / noise.sigma) ** 2, axis=0) / 2)
-    else:
+    if noise.gaussian_sigma is None:
         beyond = 2 * noise.cdf(-np.abs(z))
+    else:
+        beyond = np.exp(-np.sum((z.reshape(2, -1) / noise.gaussian_sigma) ** 2, axis=0) / 2)
     return beyond * 2.0 ** (20 * depth)
 
 

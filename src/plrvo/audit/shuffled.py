@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from plrvo.accounting import Workload
 from plrvo.audit.canary import Canary
-from plrvo.noise import Gaussian, Noise
+from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ def shuffled(noise: Noise, canary: Canary, work: Workload) -> Simulate:
     epochs, rest = divmod(work.steps, length)
     if rest or abs(length * work.sample_rate - 1) > 1e-9:
         raise InvalidArgument("steps", work.steps, f"whole epochs of 1/sample_rate = {1 / work.sample_rate:g} steps")
-    if canary.coordinates > 1 and not isinstance(noise, Gaussian):
+    if canary.coordinates > 1 and noise.gaussian_sigma is None:
         raise InvalidArgument("canary", f"{canary.coordinates} coordinates", "one, with shuffled batches")
     shift = canary.norm  # Gaussian noise looks the same in every direction
     if noise.shared:

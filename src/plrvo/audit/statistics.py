@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from plrvo import validate
-from plrvo.noise import Gaussian, Noise
+from plrvo.noise import Noise
 
 Array = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def gaussian_dp_bound(counts: Counts, delta: float, alpha: float, noise: Noise, 
     Phi(-mu/2 - epsilon/mu) (Dong et al. 2022; Nasr et al. 2023). The curve of any other noise, and of a
     subsampled step, is another one: fitting this one to it would certify what was not shown.
     """
-    if not isinstance(noise, Gaussian):
+    if noise.gaussian_sigma is None:
         raise validate.InvalidArgument("noise", noise.kind, "gaussian: no other noise has a Gaussian trade-off curve")
     if sample_rate != 1:
         raise validate.InvalidArgument(

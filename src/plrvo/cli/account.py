@@ -11,19 +11,15 @@ from rich.table import Table
 
 from plrvo.accounting import epsilon
 from plrvo.cli import options, show
-from plrvo.cli.options import read_noise, read_workload
-from plrvo.noise import GammaPLRV
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
+from plrvo.cli.options import read_workload
+from plrvo.noise import GammaPLRV, Specification
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
 
 
+@with_noise_options()
 def account(
-    noise: options.NoiseOption = None,
-    noise_multiplier: options.MultiplierOption = None,
-    scale: options.ScaleOption = None,
-    k: options.KOption = None,
-    theta: options.ThetaOption = None,
-    shared: options.SharedOption = False,
-    noise_file: options.NoiseFileOption = None,
+    noise: Specification = NOT_GIVEN,
     clip: options.ClipOption = None,
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
@@ -41,7 +37,7 @@ def account(
         _paper_table(as_json)
         return
     work = read_workload(clip, sample_rate, steps, dimension)
-    built = read_noise(noise, work.clip, noise_multiplier, scale, k, theta, shared, noise_file)
+    built = noise.noise(work.clip)
     bracket = epsilon(built, work, delta)
     if as_json:
         show.print_json(show.bracket_result(built, work, bracket))

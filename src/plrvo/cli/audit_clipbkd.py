@@ -14,8 +14,9 @@ from plrvo.audit.mechanism import new_seed
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
-from plrvo.cli.options import WORK, read_kind
-from plrvo.noise import Noise
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
+from plrvo.cli.options import WORK
+from plrvo.noise import Noise, Specification
 from plrvo.validate import InvalidArgument
 
 
@@ -51,6 +52,7 @@ class EngineKind(StrEnum):
     ray = "ray"
 
 
+@with_noise_options()
 def clipbkd(
     data: Annotated[
         DataKind, typer.Option("--data", help="What the models learn.", rich_help_panel=common.PANEL)
@@ -63,13 +65,7 @@ def clipbkd(
         ModelKind,
         typer.Option("--model", help="lr: logistic regression; fnn: 32 hidden units.", rich_help_panel=common.PANEL),
     ] = ModelKind.lr,
-    noise: options.NoiseOption = None,
-    noise_multiplier: options.MultiplierOption = None,
-    scale: options.ScaleOption = None,
-    k: options.KOption = None,
-    theta: options.ThetaOption = None,
-    shared: options.SharedOption = False,
-    noise_file: options.NoiseFileOption = None,
+    noise: Specification = NOT_GIVEN,
     epsilon: Annotated[
         list[float] | None,
         typer.Option(
@@ -123,9 +119,8 @@ def clipbkd(
         from plrvo.audit import clipbkd as attack
     except ImportError:
         raise InvalidArgument("data", data.value, "torch and joblib: pip install plrvo[train]") from None
-    widths = {"noise_multiplier": noise_multiplier, "scale": scale, "k": k, "theta": theta, "shared": shared}
     amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "delta": delta, "epsilon": epsilon}
-    run = common.read_receipt(receipt, claim, noise=noise, noise_file=noise_file, **widths, **amounts)
+    run = common.read_receipt(receipt, claim, **noise.given, **amounts)
     if run is not None:
         clip, sample_rate, steps, delta = run.work.clip, run.work.sample_rate, run.work.steps, run.delta
     delta = common.DEFAULT_DELTA if delta is None else delta
@@ -136,7 +131,7 @@ def clipbkd(
         _check_covered(run, work)
         noises: list[tuple[float | None, Noise]] = [(None, run.noise)]
     else:
-        noises = common.fitted(work, delta, epsilon or [], read_kind(noise, noise_file), **widths)
+        noises = common.fitted(noise, work, delta, epsilon or [])
     word = common.word_for(claim, run)
     seed = new_seed() if seed is None else seed
     results, rows = [], []

@@ -12,17 +12,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from plrvo.accounting import Workload
-from plrvo.accounting.named import named_noise, narrowest
+from plrvo.accounting import Workload, narrowest
 from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
 from plrvo.audit.receipt import examine
 from plrvo.audit.verdict import claimed_epsilon
 from plrvo.cli import options, show
-from plrvo.noise import Noise
+from plrvo.noise import Noise, Specification
 from plrvo.records import Receipt
-from plrvo.validate import InvalidArgument, required
+from plrvo.validate import InvalidArgument
 
 PANEL = "Audit"
 ClaimOption = Annotated[
@@ -117,18 +116,12 @@ def word_for(claim: str | None, receipt: Subject | None) -> str:
 
 
 def fitted(
-    work: Workload, delta: float, epsilons: Sequence[float], shape: str | Noise, **widths: Any
+    noise: Specification, work: Workload, delta: float, epsilons: Sequence[float]
 ) -> list[tuple[float | None, Noise]]:
     """The noise as given, or its shape fitted to each of the epsilons."""
     if not epsilons:
-        return [(None, named_noise(shape, work.clip, **widths) if isinstance(shape, str) else shape)]
-    for name in ("noise_multiplier", "scale", "theta"):
-        if widths[name] is not None:
-            raise InvalidArgument(name, widths[name], "no width of the noise beside --epsilon, which finds it")
-    k, shared = widths["k"], widths["shared"]
-    if shape == options.NoiseKind.gamma:
-        required(k=k)
-    return [(value, narrowest(shape, work, value, delta, k=k, shared=shared).noise) for value in epsilons]
+        return [(None, noise.noise(work.clip))]
+    return [(value, narrowest(noise, work, value, delta)) for value in epsilons]
 
 
 @contextmanager

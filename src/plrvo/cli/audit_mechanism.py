@@ -14,8 +14,9 @@ from plrvo.audit.mechanism import describe, new_seed
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
-from plrvo.cli.options import read_noise, read_workload
-from plrvo.noise import Gaussian
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
+from plrvo.cli.options import read_workload
+from plrvo.noise import Specification
 from plrvo.validate import InvalidArgument
 
 
@@ -33,14 +34,9 @@ class SamplerKind(StrEnum):
     shuffled = "shuffled"
 
 
+@with_noise_options()
 def mechanism(
-    noise: options.NoiseOption = None,
-    noise_multiplier: options.MultiplierOption = None,
-    scale: options.ScaleOption = None,
-    k: options.KOption = None,
-    theta: options.ThetaOption = None,
-    shared: options.SharedOption = False,
-    noise_file: options.NoiseFileOption = None,
+    noise: Specification = NOT_GIVEN,
     clip: options.ClipOption = None,
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
@@ -82,14 +78,13 @@ def mechanism(
     """
     if plot is not None:
         check_plot(plot)
-    widths = {"noise_multiplier": noise_multiplier, "scale": scale, "k": k, "theta": theta, "shared": shared}
     amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "dimension": dimension, "delta": delta}
-    run = common.read_receipt(receipt, claim, noise=noise, noise_file=noise_file, **widths, **amounts)
+    run = common.read_receipt(receipt, claim, **noise.given, **amounts)
     if run is not None:
         work, built, delta = run.work, run.noise, run.delta
     else:
         work = read_workload(clip, sample_rate, steps, dimension)
-        built = read_noise(noise, work.clip, noise_multiplier, scale, k, theta, shared, noise_file)
+        built = noise.noise(work.clip)
         delta = common.DEFAULT_DELTA if delta is None else delta
     planted = _canary(canary, coordinates, canary_file, sampler, work)
     seed = new_seed() if seed is None else seed
@@ -113,7 +108,7 @@ def mechanism(
         plot_audits([common.point(built.kind, result)], plot)
     if as_json:
         fit = None
-        if isinstance(built, Gaussian) and work.sample_rate == 1:
+        if built.gaussian_sigma is not None and work.sample_rate == 1:
             fit = gaussian_dp_bound(result.counts, delta, 1 - confidence, built, work.sample_rate)
         show.print_json(
             {

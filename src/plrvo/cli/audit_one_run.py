@@ -14,25 +14,22 @@ from plrvo.audit.one_run import CanaryKind
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
-from plrvo.cli.options import read_kind
+from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import options_of_a_job
+from plrvo.noise.specification import OPTIONS, Specification
 from plrvo.tasks.catalog import FAMILIES
 from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument
 
-_WISHES = (
-    *("model", "noise", "noise_multiplier", "scale", "k", "theta", "shared", "epsilon", "clip", "sample_rate"),
-    *("steps", "delta", "learning_rate"),
-)
+_WISHES = ("model", "noise", "epsilon", "clip", "sample_rate", "steps", "delta", "learning_rate")
 _ATTACK = ("data_dir", "seed", "audit", "canary", "coordinates", "guesses", "confidence")  # also beside a receipt
 
 
-@options_of_a_job("audit one-run", (*_WISHES, *_ATTACK), audit=1000)
+@options_of_a_job("audit one-run", (*_WISHES, *_ATTACK), noise_parameters(), audit=1000)
 def one_run(
     task: Annotated[str | None, typer.Argument(help="A task of `plrvo train`; or --receipt.")] = None,
     *,
-    noise_file: options.NoiseFileOption = None,
     claim: common.ClaimOption = None,
     receipt: common.ReceiptOption = None,
     plot: common.PlotOption = None,
@@ -48,8 +45,9 @@ def one_run(
     """
     if plot is not None:
         check_plot(plot)
-    wishes = {name: asked[name] for name in _WISHES if asked[name] is not None}
-    run = common.read_receipt(receipt, claim, name=task, noise_file=noise_file, **wishes)
+    described = Specification(asked["noise"], {name: asked[name] for name in OPTIONS}, asked["noise_file"])
+    wishes = {name: asked[name] for name in _WISHES if asked[name] is not None} | described.given
+    run = common.read_receipt(receipt, claim, name=task, **wishes)
     if run is None and task is None:
         raise InvalidArgument("name", None, "a task of `plrvo train`, or --receipt")
     try:
@@ -58,12 +56,15 @@ def one_run(
     except ImportError:
         raise InvalidArgument("name", task, "torch and opacus: pip install plrvo[train]") from None
     if run is None:
-        wishes |= {"task": task, "noise": read_kind(wishes.get("noise"), noise_file)}
+        described.check(fitted=asked["epsilon"] is not None)
+        wishes["task"] = task
+        if wishes.pop("noise_file", None) is not None:
+            wishes["noise"] = described.noise(clip=1.0)  # whatever the clip is
     else:
         wishes = _as_in(run, asked["canary"])
     seed = new_seed() if asked["seed"] is None else asked["seed"]
     attack = {name: asked[name] for name in _ATTACK if asked[name] is not None}
-    job = Job(**wishes, **{**attack, "seed": seed})
+    job = Job.read({**wishes, **attack, "seed": seed})
     with tempfile.TemporaryDirectory() as folder:
         resolved = job.resolve(Path(folder))
         plan, observer = resolved.plan, resolved.task.observer

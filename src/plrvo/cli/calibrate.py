@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from plrvo.accounting.named import narrowest
+from plrvo.accounting import Plan
 from plrvo.cli import options, show
-from plrvo.cli.options import NoiseKind, read_kind, read_workload
-from plrvo.noise import Gaussian
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
+from plrvo.cli.options import read_workload
+from plrvo.noise import Specification
 from plrvo.validate import required
 
 
+@with_noise_options(widths=False)
 def calibrate(
-    noise: options.NoiseOption = None,
-    k: options.KOption = None,
-    shared: options.SharedOption = False,
-    noise_file: options.NoiseFileOption = None,
+    noise: Specification = NOT_GIVEN,
     clip: options.ClipOption = None,
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
@@ -24,21 +23,17 @@ def calibrate(
 ) -> None:
     """The smallest noise of a shape that certifies --epsilon; it never misses the budget.
 
-    gamma needs --k (theta is found); the other noises need nothing but their name.
+    Its width is found; what else shapes it has an option (gamma: --k, 1000 by default).
 
     Example: plrvo calibrate --noise gamma --k 100 --epsilon 1 --clip 0.1 --sample-rate 0.01 --steps 300
     --dimension 26010
     """
     required(epsilon=epsilon)
     work = read_workload(clip, sample_rate, steps, dimension)
-    if noise is NoiseKind.gamma:
-        required(k=k)
-    plan = narrowest(read_kind(noise, noise_file), work, epsilon, delta, k=k, shared=shared)  # type: ignore[arg-type]
+    plan = Plan.fitted(noise, work, delta, epsilon)  # type: ignore[arg-type]
     fitted, bracket = plan.noise, plan.bracket
     if not as_json:
         show.bracket_table(fitted, work, bracket)
         return
     parameters = {key: value for key, value in fitted.to_dict().items() if key != "noise"}
-    if isinstance(fitted, Gaussian):
-        parameters["noise_multiplier"] = fitted.sigma / work.clip
-    show.print_json({**show.bracket_result(fitted, work, bracket), **parameters})
+    show.print_json({**show.bracket_result(fitted, work, bracket), **parameters, **fitted.options(work.clip)})

@@ -5,58 +5,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from plrvo.accounting import Workload
-from plrvo.accounting.named import named_noise
-from plrvo.files import read_json
-from plrvo.noise import Noise, noise_from_dict
+from plrvo.noise.specification import OPTIONS
 from plrvo.tasks.job import Job
-from plrvo.validate import InvalidArgument, required
-
-
-class NoiseKind(StrEnum):
-    """The noises that have options of their own."""
-
-    gaussian = "gaussian"
-    laplace = "laplace"
-    gamma = "gamma"
-
+from plrvo.validate import required
 
 NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
-NoiseOption = Annotated[
-    NoiseKind | None,
-    typer.Option(
-        "--noise",
-        help="gaussian, laplace, or gamma: Laplace noise with a Gamma-random inverse scale.",
-        rich_help_panel=NOISE,
-    ),
-]
-MultiplierOption = Annotated[
-    float | None,
-    typer.Option("--noise-multiplier", help="gaussian: standard deviation divided by the clip.", rich_help_panel=NOISE),
-]
-ScaleOption = Annotated[
-    float | None, typer.Option("--scale", help="laplace: scale b at sum scale.", rich_help_panel=NOISE)
-]
-KOption = Annotated[float | None, typer.Option("--k", help="gamma: shape of the inverse scale.", rich_help_panel=NOISE)]
-ThetaOption = Annotated[
-    float | None, typer.Option("--theta", help="gamma: scale (not rate) of the inverse scale.", rich_help_panel=NOISE)
-]
-SharedOption = Annotated[
-    bool, typer.Option("--shared", help="gamma: one random scale per step for all coordinates.", rich_help_panel=NOISE)
-]
-NoiseFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--noise-file", help="Any other noise, as the JSON that noise.to_dict() gives.", rich_help_panel=NOISE
-    ),
-]
 ClipOption = Annotated[
     float | None, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=WORK)
 ]
@@ -76,8 +35,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 OPTION_OF_ARGUMENT = {
     "entry": "NAME",
-    "b": "--scale",
-    "sigma": "--noise-multiplier",
     "name": "TASK",
     "task": "TASK",
     "receipt": "RECEIPT",
@@ -99,12 +56,13 @@ def option_name(argument: str, command: str = "") -> str:
 
 
 def spelled(message: str, command: str = "") -> str:
-    """A message of the library, where arguments of a job stand in backticks, with the options of the command.
+    """A message of the library, where arguments stand in backticks, with the options of the command.
 
     >>> spelled("no value beside `sample_rate`, as `design` has it")
     'no value beside --sample-rate, as `design` has it'
     """
-    arguments = "|".join([*(field.name for field in fields(Job)), "out", "resume"])
+    others = (*OPTIONS, "noise_file", "dimension", "out", "resume")
+    arguments = "|".join([*(field.name for field in fields(Job)), *others])
     return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
 
 
@@ -112,39 +70,6 @@ def read_workload(clip: float | None, sample_rate: float | None, steps: int | No
     """The workload that the options describe."""
     required(clip=clip, sample_rate=sample_rate, steps=steps, dimension=dimension)
     return Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)  # type: ignore[arg-type]
-
-
-def read_noise(
-    kind: NoiseKind | None,
-    clip: float,
-    noise_multiplier: float | None,
-    scale: float | None,
-    k: float | None,
-    theta: float | None,
-    shared: bool,
-    noise_file: Path | None,
-) -> Noise:
-    """The noise that the options describe; exactly one of --noise and --noise-file."""
-    named = read_kind(kind, noise_file)
-    return named_noise(named, clip, noise_multiplier, scale, k, theta, shared) if isinstance(named, str) else named
-
-
-def read_kind(kind: str | None, noise_file: Path | None) -> str | Noise:
-    """The name of a noise, or the noise in a file."""
-    if noise_file is None:
-        required(noise=kind)
-        return str(kind)
-    if kind is not None:
-        raise InvalidArgument("noise_file", str(noise_file), "no --noise beside it")
-    return _noise_from_file(noise_file)
-
-
-def _noise_from_file(path: Path) -> Noise:
-    description = read_json(path, "noise_file", "a JSON object as noise.to_dict() gives")
-    try:
-        return noise_from_dict(description)
-    except InvalidArgument as error:
-        raise InvalidArgument("noise_file", str(path), f"a valid noise ({error})") from None
 
 
 def plain(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,29 +10,16 @@ from rich.console import Console
 from rich.table import Table
 
 from plrvo.cli import options, show
-from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
+from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
+from plrvo.noise import Specification
+from plrvo.noise.specification import USUAL
 
-
-class SelfTestNoise(StrEnum):
-    """The noises that training knows by name."""
-
-    gamma = "gamma"
-    laplace = "laplace"
-    gaussian = "gaussian"
-
-
-_NOISES: dict[SelfTestNoise, Noise] = {
-    SelfTestNoise.gamma: GammaPLRV(k=1000.0, theta=1e-3),
-    SelfTestNoise.laplace: Laplace(1.0),
-    SelfTestNoise.gaussian: Gaussian(1.0),
-}
 _ATTACKS = {"mechanism": "densities", "low_bits": "last bits"}
 
 
+@with_noise_options(widths=False)
 def selftest(
-    noise: Annotated[
-        SelfTestNoise, typer.Option("--noise", help="Which sampler to attack.", rich_help_panel=options.NOISE)
-    ] = SelfTestNoise.gamma,
+    noise: Specification = NOT_GIVEN,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeats a self-test; new by default.")] = None,
     as_json: options.JsonOption = False,
 ) -> int:
@@ -53,14 +39,15 @@ def selftest(
     if seed is not None:
         non_negative(seed=seed)
     start = time.perf_counter()
-    outcomes = self_test(_NOISES[noise], seed)
-    checks = checkup(_NOISES[noise], seed)
+    attacked = (noise if noise.given else Specification(USUAL)).shape(1.0)
+    outcomes = self_test(attacked, seed)
+    checks = checkup(attacked, seed)
     passed = all(outcome.as_expected for outcome in outcomes.values()) and all(check.passed for check in checks)
     if as_json:
         show.print_json(
             {
                 "verdict": "passed" if passed else "failed",
-                "noise": noise.value,
+                "noise": attacked.kind,
                 "confidence": CONFIDENCE,
                 "outcomes": {name: outcome.to_dict() for name, outcome in outcomes.items()},
                 "checks": {check.name: check.to_dict() for check in checks},
@@ -68,7 +55,7 @@ def selftest(
             }
         )
         return int(not passed)
-    table = Table(title=f"Attacks on the certified epsilon, {noise.value} noise")
+    table = Table(title=f"Attacks on the certified epsilon, {attacked.kind} noise")
     for heading in ("attack", "numbers", "delta", "certified", "shown", "verdict", "expected"):
         table.add_column(heading)
     for outcome in outcomes.values():

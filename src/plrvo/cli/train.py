@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from plrvo.cli import options, show
+from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
@@ -20,7 +21,7 @@ from plrvo.validate import printable
 NAMES = {name for helps in PANELS.values() for name in helps} - {"coordinates", "confidence", "guesses"}
 
 
-@options_of_a_job("train", NAMES)
+@options_of_a_job("train", NAMES, noise_parameters(files=False, none=True))
 def train(
     task: TaskArgument = None,
     *,
@@ -61,7 +62,7 @@ def train(
         command = f"plrvo train --resume --out {shlex.quote(str(out))}"
         print(f"plrvo: stopped; this continues: {printable(command)}", file=sys.stderr)
         raise typer.Exit(130) from None
-    if trained.receipt == {}:  # another process writes
+    if plan is not None and trained.receipt is None:  # another process writes
         return 0
     result = result_of(resolved, trained)
     finish(out, trained.history, f"{job.task}, {resolved.model}", as_json, result, resolved.task.metric)

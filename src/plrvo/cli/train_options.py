@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -52,13 +53,8 @@ PANELS: dict[str, dict[str, str | None]] = {
         "unsafe_diagnostics": "Write batch sizes and training losses, which no guarantee covers; the receipt says so.",
     },
     options.NOISE: {
-        "noise": "gamma (the default), laplace or gaussian; none trains WITHOUT privacy.",
+        "noise": None,  # and its options, by the registry of noises
         "plan": "A plan from `plrvo design --save`; it brings noise, clip, rate, steps and delta.",
-        "noise_multiplier": "gaussian: standard deviation divided by the clip.",
-        "scale": "laplace: scale b at sum scale.",
-        "k": "gamma: shape of the inverse scale.",
-        "theta": "gamma: scale (not rate) of the inverse scale.",
-        "shared": "gamma: one random scale per step for all coordinates.",
         "exact": "Integers and exact noise: safe against attacks on last bits.",
         "grid": "With --exact: the unit of the integers; chosen by default.",
     },
@@ -93,8 +89,13 @@ PANELS: dict[str, dict[str, str | None]] = {
 }
 
 
-def options_of_a_job(command_name: str, names: Collection[str], **usual: Any) -> Callable[[Command], Command]:
-    """Give a command options by the names of fields in the place of its `**asked`: None, or `usual`, by default."""
+def options_of_a_job(
+    command_name: str, names: Collection[str], of_noise: Sequence[inspect.Parameter], **usual: Any
+) -> Callable[[Command], Command]:
+    """Give a command options by the names of fields in the place of its `**asked`: None, or `usual`, by default.
+
+    Those of a noise are `of_noise`.
+    """
     hints, defaults = get_type_hints(Job), {field.name: field.default for field in fields(Job)}
 
     def parameter(name: str, panel: str, text: str | None) -> inspect.Parameter:
@@ -112,8 +113,9 @@ def options_of_a_job(command_name: str, names: Collection[str], **usual: Any) ->
     def decorated(command: Command) -> Command:
         known = inspect.signature(command, eval_str=True)
         own = [p for p in known.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        asked = [parameter(name, *at) for name, at in _places().items() if name in names]
-        command.__signature__ = known.replace(parameters=[*own, *asked])  # type: ignore[attr-defined]
+        asked = {name: [parameter(name, *at)] for name, at in _places().items() if name in names}
+        asked |= {"noise": [*of_noise]}
+        command.__signature__ = known.replace(parameters=[*own, *chain(*asked.values())])  # type: ignore[attr-defined]
         return command
 
     return decorated

@@ -166,10 +166,7 @@ def compare(work: Workload, epsilon: float, delta: float, gamma: GammaPLRV | Non
 
 
 def _fitted_gamma(k: float, laplace: Noise, work: Workload, epsilon: float, delta: float) -> GammaPLRV:
-    fitted = calibrate(GammaPLRV(k, 1 / (k * laplace.distortion)), work, epsilon, delta)
-    if not isinstance(fitted, GammaPLRV):
-        raise TypeError(f"calibrate changed the kind of noise: {fitted}")
-    return fitted
+    return calibrate(GammaPLRV(k, 1 / (k * laplace.distortion)), work, epsilon, delta)
 
 
 def crossover_dimension(work: Workload, epsilon: float, delta: float, gaussian_distortion: float) -> int:

@@ -36,8 +36,7 @@ class Design(Plan):
 
     @property
     def point(self) -> Point:
-        noise = _gamma(self)
-        return Point(noise.k, noise.theta, self.workload.clip)
+        return _point(self)
 
     @property
     def snr(self) -> float:
@@ -55,10 +54,10 @@ class Design(Plan):
 
         The Gamma-PLRV noise is the plan's own if the accountant is `certified`, else one of the same k fitted to it.
         """
-        noise = _gamma(self)
+        k, theta = self.point.k, self.point.theta
         meets = self.bracket.certified <= self.problem.epsilon
-        own = noise if self.problem.accountant is Accountant.certified and meets else None
-        return compare(self.workload, self.problem.epsilon, self.delta, gamma=own, k=noise.k)
+        own = GammaPLRV(k, theta) if self.problem.accountant is Accountant.certified and meets else None
+        return compare(self.workload, self.problem.epsilon, self.delta, gamma=own, k=k)
 
     def alternative(self, name: str) -> Plan:
         """A plan with one of the compared noises, or with the one that is recommended ("recommended")."""
@@ -141,13 +140,13 @@ def explain(plan: Plan, epsilon: float | None = None, accountant: str = "certifi
 
     The budget is the plan's own unless one is given. Nothing is searched; `feasible` says whether the plan passes.
     """
-    noise = _gamma(plan)
+    point = _point(plan)
     budget = epsilon if epsilon is not None else plan.epsilon
     if budget is None:
         raise InvalidArgument("epsilon", None, "a budget: this plan was saved without one")
     work = plan.workload
     problem = Problem(work, work.clip, budget, plan.delta, read_accountant(accountant))
-    return _explained(problem, Point(noise.k, noise.theta, work.clip), 0)
+    return _explained(problem, point, 0)
 
 
 def _explained(problem: Problem, point: Point, evaluations: int) -> Design:
@@ -158,10 +157,11 @@ def _explained(problem: Problem, point: Point, evaluations: int) -> Design:
     return Design(plan.noise, work, budget, plan.delta, plan.bracket, problem, constraints, evaluations)
 
 
-def _gamma(plan: Plan) -> GammaPLRV:
-    if not isinstance(plan.noise, GammaPLRV) or plan.noise.shared:
-        raise InvalidArgument("plan", plan.noise.to_dict(), "a plan with gamma noise that has a scale per coordinate")
-    return plan.noise
+def _point(plan: Plan) -> Point:
+    described = plan.noise.to_dict()
+    if plan.noise.kind != GammaPLRV.kind or plan.noise.shared:
+        raise InvalidArgument("plan", described, "a plan with gamma noise that has a scale per coordinate")
+    return Point(described["k"], described["theta"], plan.workload.clip)
 
 
 def warn_of_delta(delta: float, dataset_size: int | None) -> None:

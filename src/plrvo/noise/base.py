@@ -5,14 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plrvo.noise import sampling
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.parameter import Parameter
+from plrvo.noise.rounding import Reals
 from plrvo.noise.sampling import Generator, Shape
+from plrvo.noise.seeds import Seed
 from plrvo.noise.spans import MakeKernel
 
 Array = NDArray[np.float64]
@@ -26,14 +29,33 @@ class Noise(ABC):
     """
 
     kind: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()  # its options on the command line; none: a file describes it
 
     shared: bool = False  # one random scale for all coordinates of a step
+    seed: Seed | None = None  # the law of the random inverse scale; None where the scale is not random
     cell: float = 0.0  # noise and gradients are multiples of this; 0 where they are continuous
+    worst_in_l1_is_one_hot: ClassVar[bool] = False  # whether an l1 clip may be accounted as an l2 clip in one dimension
 
     @property
     def before_rounding(self) -> Noise:
         """The continuous noise whose post-processing this is; itself, unless it lives on a grid."""
         return self
+
+    @property
+    def gaussian_sigma(self) -> float | None:
+        """The standard deviation of a normal law, which has more exact curves than others; None for any other law."""
+        return None
+
+    def in_units(self) -> tuple[Noise, float]:
+        """This shape at width 1, and the width: a shift by x is to this noise what x/width is to that one.
+
+        Itself and 1 where the two cannot be told apart without rounding.
+        """
+        return self, 1.0
+
+    def exact_sampler(self, cell: float) -> Reals | None:
+        """This noise in units of `cell`, as a function of random bits that rounds exactly; None where there is none."""
+        return None
 
     def sensitivity(self, clip: float, dimension: int) -> float:
         """The l2 norm of a clipped gradient as it enters the sum: longer than the clip if it is rounded to a grid."""
@@ -117,8 +139,12 @@ class Noise(ABC):
         return 2.0**-49
 
     @abstractmethod
-    def scaled(self, factor: float) -> Noise:
+    def scaled(self, factor: float) -> Self:
         """The same shape, `factor` times wider."""
+
+    def options(self, clip: float) -> dict[str, Any]:
+        """The options that describe this noise beside a clip (`plrvo.noise.Specification`)."""
+        return {p.option: p.written(self, clip) for p in self.parameters}
 
     def to_dict(self) -> dict[str, Any]:
         """A plain description that `plrvo.noise.noise_from_dict` turns back into an equal object."""

@@ -11,6 +11,8 @@ A gradient with squares s_i, sum s_i <= C^2, pays sum_i h(s_i) <= n hhat(C^2/n),
   density ~ u e^(-ut) seed(u). That law is log-concave too, hence its E[u^2] <= 2 E[u]^2 (a log-concave law on the half
   line has coefficient of variation at most 1), and eta >= 2. QED  So a chord of F lies above F, and log of a
   chord, seen as a function of s = x^2, is concave: its two end tangents lie above it.
+- Better still, where p is log-concave: then p^(1-eta) is log-convex, and so is F, a mixture of its translates. A chord
+  of log F in x lies above log F, and it is concave in s = x^2 too.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ def spread_bound(
     eta: Array,
     initial_slope: Callable[[float, Array], Array],
     convex: bool,
+    log_convex: bool = False,
 ) -> Array:
     """n hhat(C^2/n) for each integer eta >= 2.
 
@@ -39,7 +42,7 @@ def spread_bound(
     (0, x_0]. The grid is absolute (it does not move with the clip), so that the bound is monotone in the clip and in
     the dimension, and noises of one shape share their values on it.
     """
-    ratio = 1.1 if convex else 1.02
+    ratio = 1.1 if convex or log_convex else 1.02
     if clip <= 2 * _FIRST:
         x = np.array([clip / 2, clip])
         h = noise.log_moment(x[None, :], eta[:, None])
@@ -54,11 +57,11 @@ def spread_bound(
     vertices_s = [np.zeros_like(start), s[:, :1], s]
     vertices_h = [np.zeros_like(start), np.maximum(start, h[:, :1]), h]
     rise = np.diff(h, axis=1)
-    if convex:
+    if convex or log_convex:
         width = np.diff(x)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            left = np.expm1(rise) / width / (2 * x[:-1])
-            right = -np.expm1(-rise) / width / (2 * x[1:])
+            left = (rise if log_convex else np.expm1(rise)) / width / (2 * x[:-1])
+            right = (rise if log_convex else -np.expm1(-rise)) / width / (2 * x[1:])
             meet = (rise + left * s[:, :-1] - right * s[:, 1:]) / (left - right)
         # Where the tangents coincide to rounding, or the left one is vertical, the staircase corner is above both.
         meet = np.where(np.isfinite(meet), np.clip(meet, s[:, :-1], s[:, 1:]), s[:, :-1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,8 @@ from plrvo import validate
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.normals import NormalKernel
+from plrvo.noise.parameter import Parameter
+from plrvo.noise.rounding import GaussianReals
 from plrvo.noise.spans import MakeKernel
 
 
@@ -24,6 +26,11 @@ class Gaussian(Noise):
 
     sigma: float
     kind: ClassVar[str] = "gaussian"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter(
+            "noise_multiplier", "standard deviation divided by the clip.", field="sigma", is_width=True, in_clips=True
+        ),
+    )
 
     def __post_init__(self) -> None:
         validate.positive(sigma=self.sigma)
@@ -31,6 +38,16 @@ class Gaussian(Noise):
 
     def kernels(self, keystream: Keystream) -> MakeKernel:
         return partial(NormalKernel, self.sigma)
+
+    @property
+    def gaussian_sigma(self) -> float:
+        return self.sigma
+
+    def in_units(self) -> tuple[Noise, float]:
+        return Gaussian(1.0), self.sigma
+
+    def exact_sampler(self, cell: float) -> GaussianReals:
+        return GaussianReals(self.sigma, cell)
 
     def log_density(self, z: ArrayLike) -> Array:
         return -0.5 * (np.asarray(z) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
@@ -63,5 +80,5 @@ class Gaussian(Noise):
     def pure_loss(self, clip: float, dimension: int) -> float:
         return math.inf
 
-    def scaled(self, factor: float) -> Gaussian:
-        return Gaussian(self.sigma * factor)
+    def scaled(self, factor: float) -> Self:
+        return replace(self, sigma=self.sigma * factor)

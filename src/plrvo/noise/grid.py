@@ -16,21 +16,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plrvo import validate
 from plrvo.noise.base import Array, Noise
-from plrvo.noise.gaussian import Gaussian
 from plrvo.noise.integers import add_integers
 from plrvo.noise.keystream import Keystream
-from plrvo.noise.laplace import Laplace
-from plrvo.noise.plrv import GammaPLRV
-from plrvo.noise.rounding import GaussianReals, LaplaceReals, LomaxReals, Reals
+from plrvo.noise.rounding import Reals
 from plrvo.noise.sampling import Shape, flat_integers, loaded_torch
 from plrvo.validate import InvalidArgument
 
@@ -39,11 +36,12 @@ FINEST = 2.0**32  # cells in the width of the noise: beyond, too many draws woul
 
 @dataclass(frozen=True)
 class GridNoise(Noise):
-    """`base` noise rounded to multiples of `cell`; `base` is Gaussian, Laplace or Gamma-PLRV with k >= 1.
+    """`base` noise rounded to multiples of `cell`; `base` is one that has an exact sampler.
 
     `sample` and `add_to` take a `Keystream`; `add_to` adds integers, numbers of cells, to arrays of 64-bit integers.
     Densities, moments and scores are those of `base`, and bound or approximate those of the rounded noise.
 
+    >>> from plrvo import Laplace
     >>> noise = GridNoise(Laplace(b=1.0), cell=0.25)
     >>> round(noise.sensitivity(clip=1.0, dimension=16), 9)
     1.5
@@ -57,12 +55,13 @@ class GridNoise(Noise):
 
     def __post_init__(self) -> None:
         validate.positive(cell=self.cell)
-        if not isinstance(self.base, Gaussian | Laplace | GammaPLRV) or self.base.shared:
+        noise: object = self.base
+        if not isinstance(noise, Noise) or noise.exact_sampler(self.cell) is None:
             raise InvalidArgument(
-                "noise", self.base, "gaussian, laplace or gamma, its scale not shared: others have no exact sampler"
+                "noise",
+                self.base,
+                "one that has an exact sampler, such as gaussian, laplace or gamma that is not shared",
             )
-        if isinstance(self.base, GammaPLRV) and self.base.k < 1:
-            raise InvalidArgument("k", self.base.k, "at least 1 for exact noise")
         if self.width / self.cell > FINEST:
             raise InvalidArgument("grid", self.cell, f"at least {self.width / FINEST:.3g}, 2^-32 of the noise's width")
 
@@ -74,12 +73,9 @@ class GridNoise(Noise):
     @cached_property
     def reals(self) -> Reals:
         """The continuous noise in cells, as a function of random words."""
-        if isinstance(self.base, Gaussian):
-            return GaussianReals(self.base.sigma, self.cell)
-        if isinstance(self.base, Laplace):
-            return LaplaceReals(self.base.b, self.cell)
-        assert isinstance(self.base, GammaPLRV)  # noqa: S101  (__post_init__ refuses others)
-        return LomaxReals(self.base.k, self.base.theta, self.cell)
+        sampler = self.base.exact_sampler(self.cell)
+        assert sampler is not None  # noqa: S101  (__post_init__ refuses others)
+        return sampler
 
     def integers(self, shape: Shape, keystream: Keystream) -> NDArray[np.int64]:
         """A fresh draw in cells."""
@@ -146,9 +142,9 @@ class GridNoise(Noise):
     def pure_loss(self, clip: float, dimension: int) -> float:
         return self.base.pure_loss(self.sensitivity(clip, dimension), dimension)
 
-    def scaled(self, factor: float) -> GridNoise:
+    def scaled(self, factor: float) -> Self:
         """Noise and grid together."""
-        return GridNoise(self.base.scaled(factor), self.cell * factor)
+        return replace(self, base=self.base.scaled(factor), cell=self.cell * factor)
 
     def to_dict(self) -> dict[str, Any]:
         return {"noise": self.kind, "base": self.base.to_dict(), "cell": self.cell}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,8 @@ from plrvo.noise.base import Array, Noise
 from plrvo.noise.exponentials import LaplaceSize, SignedKernel
 from plrvo.noise.functions import expm1_minus
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.parameter import Parameter
+from plrvo.noise.rounding import LaplaceReals
 from plrvo.noise.spans import MakeKernel
 
 
@@ -46,6 +48,10 @@ class Laplace(Noise):
 
     b: float
     kind: ClassVar[str] = "laplace"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("scale", "scale b at sum scale.", field="b", is_width=True),
+    )
+    worst_in_l1_is_one_hot: ClassVar[bool] = True  # log F, a mixture's of exponentials, is convex in the shift
 
     def __post_init__(self) -> None:
         validate.positive(b=self.b)
@@ -53,6 +59,12 @@ class Laplace(Noise):
 
     def kernels(self, keystream: Keystream) -> MakeKernel:
         return partial(SignedKernel, LaplaceSize(self.b))
+
+    def in_units(self) -> tuple[Noise, float]:
+        return Laplace(1.0), self.b
+
+    def exact_sampler(self, cell: float) -> LaplaceReals:
+        return LaplaceReals(self.b, cell)
 
     def log_density(self, z: ArrayLike) -> Array:
         return -np.abs(np.asarray(z, dtype=float)) / self.b - math.log(2 * self.b)
@@ -89,5 +101,5 @@ class Laplace(Noise):
     def pure_loss(self, clip: float, dimension: int) -> float:
         return math.sqrt(dimension) * clip / self.b
 
-    def scaled(self, factor: float) -> Laplace:
-        return Laplace(self.b * factor)
+    def scaled(self, factor: float) -> Self:
+        return replace(self, b=self.b * factor)

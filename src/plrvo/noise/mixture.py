@@ -58,11 +58,11 @@ def _log_moment(
     block = max(1, 400_000 // y.shape[1])
     for start in range(0, len(order), block):
         rows, eta = where[start : start + block], order[start : start + block, None]
-        result[start : start + block] = _log1p_integral(log_weight[rows], y[rows], eta)
+        result[start : start + block] = log1p_integral(log_weight[rows], y[rows], eta)
     return result
 
 
-def _log1p_integral(log_weight: Array, y: Array, eta: Array) -> Array:
+def log1p_integral(log_weight: Array, y: Array, eta: Array) -> Array:
     """log(1 + sum of e^log_weight D(y)) by rows. D < 0 for eta < 1, where F < 1."""
     growth = (eta - 1) * y
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -52,6 +52,10 @@ class Seed(ABC):
         """u from uniforms on [0, 1) whose last axis has length `draws`: for integrals, since doubles have few tails."""
         return self.upper_quantile(1 - uniforms[..., 0])
 
+    def draw_many(self, count: int, generator: np.random.Generator) -> Array:
+        """So many independent u, for simulations."""
+        return self.draw(generator.random((count, self.draws)))
+
     def draw_from_tails(self, laplace: Array) -> Array:
         """u from standard Laplace variables whose last axis has length `draws`: the quantile at their probability.
 
@@ -131,6 +135,9 @@ class _GammaFamily(Seed):
             k * theta / safe + outside,
             k * theta**2 / safe**2 + outside,
         )
+
+    def draw_many(self, count: int, generator: np.random.Generator) -> Array:
+        return generator.gamma(self._shape, self._scale, count)  # fifty times faster than quantiles
 
     def survival(self, u: ArrayLike) -> Array:
         return np.asarray(special.gammaincc(self._shape, np.maximum(np.asarray(u, dtype=float), 0) / self._scale))

@@ -6,37 +6,20 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from plrvo.noise import seed_families, seeds, weibull
 from plrvo.noise.base import Noise
-from plrvo.noise.gaussian import Gaussian
-from plrvo.noise.grid import GridNoise
-from plrvo.noise.laplace import Laplace
-from plrvo.noise.plrv import PLRV, GammaPLRV
+from plrvo.noise.registry import NOISES, SEEDS
+from plrvo.noise.seeds import Seed
 from plrvo.validate import InvalidArgument
-
-_SEEDS: dict[str, type[seeds.Seed]] = {
-    cls.kind: cls
-    for cls in (
-        seeds.GammaSeed,
-        seeds.ExponentialSeed,
-        seeds.ChiSquaredSeed,
-        seed_families.UniformSeed,
-        seed_families.TruncatedNormalSeed,
-        weibull.WeibullSeed,
-        seeds.SumSeed,
-    )
-}
-_NOISES: dict[str, type[Noise]] = {cls.kind: cls for cls in (Gaussian, Laplace, GammaPLRV, PLRV, GridNoise)}
 
 
 def noise_from_dict(description: Mapping[str, Any]) -> Noise:
     """The noise that `noise.to_dict()` described."""
-    return _build("noise", _NOISES, description)
+    return _build("noise", NOISES, description)
 
 
-def seed_from_dict(description: Mapping[str, Any]) -> seeds.Seed:
+def seed_from_dict(description: Mapping[str, Any]) -> Seed:
     """The seed that `seed.to_dict()` described."""
-    return _build("seed", _SEEDS, description)
+    return _build("seed", SEEDS, description)
 
 
 def _build(role: str, kinds: Mapping[str, type[Any]], description: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plrvo.accounting import Plan, Workload
 from plrvo.accounting.correlated import Correlation
-from plrvo.accounting.named import narrowest
+from plrvo.noise import Specification
 from plrvo.paper.entry import Context
 from plrvo.records.folder import CHECKPOINT, METRICS, WEIGHTS
 from plrvo.tasks.job import NO_NOISE, Job
@@ -68,7 +68,7 @@ class Recipe:
 
 def fitted(kind: str, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None) -> Plan:
     """The plan of the narrowest noise; the score of a noise is taken of the same one."""
-    return narrowest(kind.removesuffix(SCORE), work, epsilon, delta, correlation)
+    return Plan.fitted(Specification(kind.removesuffix(SCORE)), work, delta, epsilon, correlation)
 
 
 def shortened(plan: Plan, steps: int) -> Plan:

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from plrvo.accounting import Plan
-from plrvo.accounting.named import KINDS
-from plrvo.noise import GridNoise
+from plrvo.noise import Specification
+from plrvo.noise.specification import USUAL
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.seeding import FIXED_SEED
-from plrvo.validate import shortened
+from plrvo.validate import InvalidArgument, shortened
 
-FLAGS = {"shared", "exact", "unsafe_diagnostics"}
+FLAGS = {"exact", "unsafe_diagnostics"}
 TEXTS = {"task", "model", "trainable", "data", "correlation", "optimizer", "schedule", "postprocess", "clipping"}
 TEXTS |= {"grad_sample_mode", "canary"}
-NUMBERS = {"top_p", "epsilon", "delta", "noise_multiplier", "scale", "k", "theta", "clip", "sample_rate", "grid"}
+NUMBERS = {"top_p", "epsilon", "delta", "clip", "sample_rate", "grid"}
 NUMBERS |= {"learning_rate", "momentum", "weight_decay", "confidence"}
 COUNTS = {"max_length", "limit", "references", "test_limit", "beams", "steps", "epochs", "batch_size", "restart_every"}
 COUNTS |= {"separation", "physical_batch", "seed", "evaluate_every", "checkpoint_every", "audit", "coordinates"}
@@ -36,13 +36,14 @@ def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:
         yield f"job.{shortened(name)} is {shortened(job[name])}, which cannot be asked for"
     due = _due(job, plan, receipt)
     planned = "plan" in job or isinstance(job.get("noise"), dict)  # these bring what was not asked for by name
-    job = job if planned else {"noise": KINDS[0], **job}
+    job = job if planned else {"noise": USUAL, **job}
     for name in sorted(due.keys() & job.keys() - wrong):
         if not same(job[name], due[name]):
             yield f"job.{name} is {shortened(job[name])}; the run had {shortened(due[name])}"
     for name in ("audit", "postprocess", "unsafe_diagnostics", *(() if planned else ("epsilon", "exact"))):
         if name not in job and due.get(name) not in (None, False):
             yield f"the run had {name} {shortened(due[name])}, which its job does not ask for"
+    yield from _noise_options(job, plan, planned)
     if not planned and ("correlation" in job) != (plan.correlation is not None):
         yield "its job and its plan differ in their correlation"
     if ("seed" in job) != (receipt["run"].get("randomness") == FIXED_SEED):
@@ -52,23 +53,38 @@ def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:
 def _has_its_form(name: str, value: Any) -> bool:
     if name in TEXTS or (name == "noise" and not isinstance(value, dict)):
         return isinstance(value, str)
-    if name in ("noise", "plan"):
+    if name in ("noise", "noise_options", "plan"):
         return isinstance(value, dict)
     if name in FLAGS:
         return value is True  # or it is not asked for
     return (name in COUNTS and is_count(value)) or (name in NUMBERS and is_finite(value))
 
 
+def _noise_options(job: dict[str, Any], plan: Plan, planned: bool) -> Iterator[str]:
+    """The options of the noise: those that describe it, beside a budget or without one, with the values that it had."""
+    options, kind = job.get("noise_options", {}), job.get("noise")
+    if not isinstance(options, dict):
+        return  # it has been said
+    try:
+        if not planned:
+            Specification(kind if isinstance(kind, str) else None, options).check(fitted="epsilon" in job)
+    except InvalidArgument as error:
+        yield f"its job asks for no noise ({error})"
+    had = {} if planned else plan.noise.before_rounding.options(plan.workload.clip)
+    for name, value in options.items():
+        if name not in had or not same(value, had[name]):
+            yield f"job.noise_options.{shortened(name)} is {shortened(value)}; the run had {shortened(had.get(name))}"
+
+
 def _due(job: dict[str, Any], plan: Plan, receipt: dict[str, Any]) -> dict[str, Any]:
     """What the receipt says of wishes, by their names; what is not there is not claimed."""
     task, run, work, noise = receipt["task"], receipt["run"], plan.workload, plan.noise.before_rounding
-    shape, planted = noise.to_dict(), task.get("canaries") or {}
+    planted = task.get("canaries") or {}
     run = {name: value for name, value in run.items() if name != "grad_sample_mode"}  # asked for as auto
     if "learning_rate" in run and run.get("optimizer") == "sgd":
         run["learning_rate"] *= work.clip  # it is asked for in units of the clip
-    due = {**run, **shape, **work.to_dict(), "shared": noise.shared, "scale": shape.get("b")}
-    due |= {"noise_multiplier": shape["sigma"] / work.clip if "sigma" in shape else None}
-    due |= {"epsilon": plan.epsilon, "delta": plan.delta, "exact": isinstance(plan.noise, GridNoise)}
+    due = {**run, **work.to_dict(), "noise": noise.kind}
+    due |= {"epsilon": plan.epsilon, "delta": plan.delta, "exact": plan.noise.cell > 0}
     due |= {"task": task.get("name", job["task"]), "model": task.get("model", job.get("model"))}
     due |= {"audit": planted.get("count"), "canary": planted.get("kind"), "postprocess": receipt.get("postprocess")}
     if isinstance(job.get("noise"), dict):  # of this kind if it was fitted, and this one if it was not

@@ -34,7 +34,6 @@ from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
-from plrvo.noise import GridNoise, Laplace
 from plrvo.records import asked, claims, derived, journal, metrics, seeding
 from plrvo.records.choices import Clipping, GradSampleMode, Postprocess
 from plrvo.records.compared import differing, is_count, is_finite, same
@@ -264,10 +263,11 @@ def _run(read: _Read) -> Iterator[str]:
             if run.get(name) is None and (name != "seeded" or name not in run):
                 yield f"run.{name} is missing"
     clipping, mode, processes = (run.get(name) for name in ("clipping", "grad_sample_mode", "processes"))
-    exact, alone = isinstance(plan.noise, GridNoise), plan.correlation is not None or read.task.get("canaries")
+    exact, alone = plan.noise.cell > 0, plan.correlation is not None or read.task.get("canaries")
     if clipping is not None and clipping not in list(Clipping):
         yield f"run.clipping is {shortened(clipping)}, and none of {', '.join(Clipping)}"
-    if clipping == "l1" and (not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1 or plan.correlation):
+    one_hot = plan.noise.worst_in_l1_is_one_hot and plan.workload.dimension == 1
+    if clipping == "l1" and (not one_hot or plan.correlation):
         yield "it clipped to an l1 norm; that takes Laplace noise and a plan of dimension 1, without correlation"
     if mode is not None and mode not in list(GradSampleMode):
         yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(GradSampleMode)}"

@@ -11,7 +11,7 @@ from typing import Any
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.group import group_epsilon
 from plrvo.files import open_regular
-from plrvo.noise import GridNoise, Noise
+from plrvo.noise import Noise
 
 
 def epsilons(ledger: AnyLedger, delta: float) -> dict[str, float | None]:
@@ -33,7 +33,7 @@ def group(ledger: AnyLedger, delta: float, task: dict[str, Any]) -> dict[str, An
 
 def arithmetic(noise: Noise) -> str:
     """In which numbers the sums were made."""
-    if isinstance(noise, GridNoise):
+    if noise.cell:
         return f"integers on a grid of width {noise.cell!r}, with exact noise from a cryptographic keystream"
     return "floating point (idealised: not safe against attacks on the last bits)"
 

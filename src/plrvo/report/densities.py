@@ -38,7 +38,7 @@ def densities(plan: Plan) -> Densities | None:
     noise, clip, certified = plan.noise.before_rounding, plan.workload.clip, plan.bracket.certified
     if not 0 < certified < np.inf or not np.isfinite(noise.distortion):
         return None
-    if isinstance(noise, Gaussian):
+    if noise.gaussian_sigma is not None:
         return Densities(_curve(noise, clip, _width(noise)), None, noise.distortion / clip, noise.distortion / clip)
     same = calibrate(Gaussian(clip), plan.workload, certified, plan.delta, plan.correlation)
     width = max(_width(noise), _width(same))

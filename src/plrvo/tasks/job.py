@@ -7,28 +7,27 @@ on, so that it can be continued from the folder alone, and its receipt repeats i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from plrvo.accounting import Plan
-from plrvo.accounting.named import KINDS
 from plrvo.audit.one_run import CanaryKind
-from plrvo.noise import Noise, noise_from_dict
-from plrvo.validate import InvalidArgument, native
+from plrvo.noise import Noise, Specification, noise_from_dict
+from plrvo.noise.specification import DESCRIBED, OPTIONS, USUAL
+from plrvo.validate import InvalidArgument, native, plain_number
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
 
 NO_NOISE = "none"  # in the place of a noise: trains without privacy
-_WIDTHS = ("noise_multiplier", "scale", "theta")
-_PARAMETERS = (*_WIDTHS, "k", "shared")
 _ORDER = ("epochs", "batch_size", "restart_every", "separation")
-_FIXED_BY_PLAN = ("noise", *_PARAMETERS, "epsilon", "delta", "clip", "sample_rate", "steps", "correlation", *_ORDER)
+_FIXED_BY_PLAN = ("noise", *OPTIONS, "epsilon", "delta", "clip", "sample_rate", "steps", "correlation", *_ORDER)
 _OF_AUDIT = ("canary", "coordinates", "confidence", "guesses")
 _PRIVATE = (
-    *("correlation", *_ORDER, "exact", "grid", "plan", "epsilon", "delta", *_PARAMETERS, "audit", *_OF_AUDIT),
+    *("correlation", *_ORDER, "exact", "grid", "plan", "epsilon", "delta", *OPTIONS, "audit", *_OF_AUDIT),
     *("postprocess", "clipping", "grad_sample_mode", "unsafe_diagnostics"),
 )
 # Where the data lies, and how often and in which portions this machine works: no other run comes of it.
@@ -39,8 +38,9 @@ _ANEW = ("data_dir", "physical_batch", "evaluate_every", "checkpoint_every")
 class Job:
     """A task, a noise or a plan, and whatever else was asked for; None leaves the choice to the task.
 
-    `noise` is a kind by name (by default gamma), a noise, or NO_NOISE. A kind is fitted to `epsilon`, or has its
-    parameters. `learning_rate` is, for sgd, that of gradients divided by the clip. `audit` is a number of canaries.
+    `noise` is a kind by name (by default gamma), a noise, or NO_NOISE. A kind is fitted to `epsilon`, or described in
+    full; `noise_options` has the options of it that were given, as `plrvo.noise.Specification` does. `learning_rate`
+    is, for sgd, that of gradients divided by the clip. `audit` is a number of canaries.
     """
 
     task: str
@@ -55,14 +55,10 @@ class Job:
     data: str | None = None
     data_dir: Path | None = None
     noise: str | Noise | None = None
+    noise_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     plan: Plan | None = None
     epsilon: float | None = None
     delta: float | None = None
-    noise_multiplier: float | None = None
-    scale: float | None = None
-    k: float | None = None
-    theta: float | None = None
-    shared: bool = False
     clip: float | None = None
     sample_rate: float | None = None
     steps: int | None = None
@@ -95,7 +91,9 @@ class Job:
     def __post_init__(self) -> None:
         native(self)
         for name, hint in _hints().items():
-            _check_form(name, getattr(self, name), hint)
+            if name != "noise_options":
+                _check_form(name, getattr(self, name), hint)
+        object.__setattr__(self, "noise_options", MappingProxyType(_given(self.noise_options)))
         _check_together(self.asked)
 
     @property
@@ -105,7 +103,13 @@ class Job:
     @property
     def asked(self) -> dict[str, Any]:
         """What is not left as it is by default."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
+        usual = {field.name: field.default for field in fields(self)} | {"noise_options": {}}
+        return {name: value for name, default in usual.items() if (value := getattr(self, name)) != default}
+
+    @property
+    def specification(self) -> Specification | Noise:
+        """The noise that is asked for."""
+        return self.noise if isinstance(self.noise, Noise) else Specification(self.noise or USUAL, self.noise_options)
 
     def resolve(self, out: Path, resume: bool = False, kept: dict[tuple[Any, ...], Any] | None = None) -> Resolved:
         """Data, model, plan and settings of the run in the folder `out`. `kept` is that of `plrvo.tasks.catalog`."""
@@ -119,13 +123,19 @@ class Job:
 
     @staticmethod
     def read(words: Any) -> Job:
-        """The job of words from outside: what `to_dict` wrote, or options that were given, with the plan in a file."""
-        if not isinstance(words, Mapping) or words.keys() - _hints().keys():
-            raise InvalidArgument("job", words, "an object with the names of " + ", ".join(_hints()))
+        """The job of words from outside: what `to_dict` wrote, or options that were given, with the plan in a file.
+
+        Options of a noise stand among the others, as they are typed, or in `noise_options`.
+        """
+        if not isinstance(words, Mapping) or words.keys() - _hints().keys() - OPTIONS.keys():
+            raise InvalidArgument("job", words, "an object with the names of " + ", ".join((*_hints(), *OPTIONS)))
         if "task" not in words:
             raise InvalidArgument("task", None, "a task to train, or `resume` of a run")
-        _check_together(words)  # before a file is opened
-        return Job(**{name: _read(name, value) for name, value in words.items()})
+        typed = {name: value for name, value in words.items() if name in OPTIONS}
+        asked = {name: value for name, value in words.items() if name not in OPTIONS}
+        asked["noise_options"] = {**_given(asked.get("noise_options", {})), **_given(typed)}
+        _check_together(asked)  # before a file is opened
+        return Job(**{name: _read(name, value) for name, value in asked.items()})
 
     @staticmethod
     def resumed(out: Path, words: Mapping[str, Any]) -> Job:
@@ -143,12 +153,13 @@ class Job:
         except InvalidArgument as error:
             raise InvalidArgument("resume", str(out), f"a run with a valid job ({error})") from None
         given = {name: _read(name, value) for name, value in words.items()}
+        as_it_was = {**vars(job), **job.noise_options}
         for name, value in given.items():
-            known = getattr(job, name)
+            known = as_it_was.get(name)
             if name not in _ANEW and value != known:
                 expected = "no value" if known is None else _shown(known)
                 raise InvalidArgument(name, _shown(words[name]), f"{expected}, as in the run that is resumed")
-        return replace(job, **given)
+        return replace(job, **{name: value for name, value in given.items() if name in _ANEW})
 
 
 def _check_together(asked: Mapping[str, Any]) -> None:
@@ -159,9 +170,10 @@ def _check_together(asked: Mapping[str, Any]) -> None:
             if asked.get(name) is not None and asked[name] is not False:
                 raise InvalidArgument(name, _shown(asked[name]), expected)
 
-    noise = asked.get("noise")
-    if isinstance(noise, str) and noise not in (*KINDS, NO_NOISE):
-        raise InvalidArgument("noise", noise, "one of " + ", ".join((*KINDS, NO_NOISE)))
+    noise, of_noise = asked.get("noise"), asked.get("noise_options", {})
+    asked = {**asked, **of_noise}
+    if isinstance(noise, str) and noise not in (*DESCRIBED, NO_NOISE):
+        raise InvalidArgument("noise", noise, "one of " + ", ".join((*DESCRIBED, NO_NOISE)))
     if asked.get("audit") is None:
         refuse(_OF_AUDIT, "`audit` beside it")
     if not asked.get("exact"):
@@ -179,17 +191,28 @@ def _check_together(asked: Mapping[str, Any]) -> None:
         refuse(("sample_rate", "steps", "audit"), "no value beside `correlation`, which has `epochs`")
         if asked.get("clipping") == "l1":
             raise InvalidArgument("clipping", "l1", "flat or per_layer beside `correlation`")
-    if isinstance(noise, Noise):
-        refuse(_PARAMETERS, "no value beside a noise that has its own")
-    elif asked.get("epsilon") is not None:
-        refuse(_WIDTHS, "no value beside `epsilon`, which fits the noise's width")
-    elif all(asked.get(name) is None for name in _WIDTHS):
+    if not isinstance(noise, str | None):
+        refuse(OPTIONS, "no value beside a noise that has its own")
+        return
+    fitted = asked.get("epsilon") is not None
+    Specification(noise or USUAL, of_noise).check(fitted=fitted or not of_noise)
+    if not fitted and not of_noise:
         raise InvalidArgument("epsilon", None, "a budget, or the parameters of the noise")
 
 
 @cache
 def _hints() -> dict[str, Any]:
     return get_type_hints(Job)
+
+
+def _given(of_noise: Any) -> dict[str, Any]:
+    """The options of noises among those that were given, as plain data."""
+    if not isinstance(of_noise, Mapping) or of_noise.keys() - OPTIONS.keys():
+        raise InvalidArgument("noise_options", of_noise, "an object with the names of " + ", ".join(OPTIONS))
+    options = {name: plain_number(value) for name, value in Specification(None, of_noise).options.items()}
+    for name, value in options.items():
+        _check_form(name, value, bool if OPTIONS[name].is_flag else float)
+    return options
 
 
 def _check_form(name: str, value: Any, hint: Any) -> None:
@@ -203,6 +226,8 @@ def _check_form(name: str, value: Any, hint: Any) -> None:
 def _written(value: Any) -> Any:
     if isinstance(value, Plan | Noise):
         return value.to_dict()
+    if isinstance(value, Mapping):
+        return dict(value)
     return str(value.absolute()) if isinstance(value, Path) else value
 
 
@@ -211,6 +236,8 @@ def _read(name: str, value: Any) -> Any:
         return Plan.load(value) if isinstance(value, Path) else Plan.from_dict(value)
     if name == "noise" and isinstance(value, Mapping):
         return noise_from_dict(value)
+    if name == "noise" and isinstance(value, str):
+        return str(value)  # the choice of a command
     if name == "canary" and value in tuple(CanaryKind):
         return CanaryKind(value)
     return Path(value) if name == "data_dir" and isinstance(value, str) else value

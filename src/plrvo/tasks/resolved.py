@@ -12,8 +12,8 @@ from plrvo.accounting import Plan, Workload
 from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
-from plrvo.accounting.named import KINDS, named_noise, narrowest
 from plrvo.audit.one_run import CanaryKind, Rule
+from plrvo.noise import Noise
 from plrvo.records import Receipt
 from plrvo.records.folder import METRICS
 from plrvo.records.history import read_history
@@ -137,11 +137,10 @@ def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Reque
 
 
 def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> Plan:
-    noise = KINDS[0] if job.noise is None else job.noise
+    described = job.specification
     if job.epsilon is not None:
-        return narrowest(noise, work, job.epsilon, delta, correlation, k=job.k, shared=job.shared)
-    if isinstance(noise, str):
-        noise = named_noise(noise, work.clip, job.noise_multiplier, job.scale, job.k, job.theta, job.shared)
+        return Plan.fitted(described, work, delta, job.epsilon, correlation)
+    noise = described if isinstance(described, Noise) else described.noise(work.clip)
     return Plan.certify(noise, work, delta, None, correlation)
 
 

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from plrvo.accounting import Epsilon, Plan, Workload, calibrate
 from plrvo.accounting.exact import on_grid
-from plrvo.noise import GridNoise, Keystream, Laplace, Noise
+from plrvo.noise import Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
 from plrvo.training.draws import Draws
@@ -150,7 +150,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 stacklevel=2,
             )
         ftrl.refuse_what_is_not_covered(plan, data_loader, clipping, distributed)
-        exact = isinstance(plan.noise, GridNoise)
+        exact = plan.noise.cell > 0
         if exact:
             grad_sample_mode = check_exact(clipping, distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
@@ -269,7 +269,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module"
             )
         if clipping == "l1":
-            if not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1:
+            if not plan.noise.worst_in_l1_is_one_hot or plan.workload.dimension != 1:
                 raise InvalidArgument(
                     "clipping", "l1", "Laplace noise and a plan of dimension 1 (one-hot is worst for l1)"
                 )

@@ -45,7 +45,6 @@ from plrvo.accounting.lower import lower_loss, one_gradient_loss
 from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
-from plrvo.noise.gaussian import Gaussian
 from plrvo.noise.serial import noise_from_dict
 
 _LARGEST_SIGNAL = 1e100
@@ -82,7 +81,7 @@ class CorrelatedLedger(AnyLedger):
         self.correlation.check(self.work.steps)
         if self.noise.shared and isinstance(self.correlation.participation, CyclicPoisson):
             raise validate.InvalidArgument("shared", True, "False with cyclic sampling: a visit enters several rows")
-        if not self.correlation.strategy.causal and not isinstance(self.noise, Gaussian):
+        if not self.correlation.strategy.causal and self.noise.gaussian_sigma is None:
             raise validate.InvalidArgument(
                 "strategy",
                 self.correlation.strategy.kind,
@@ -149,8 +148,8 @@ class CorrelatedLedger(AnyLedger):
             return self._lower_cyclic(self.correlation.participation, delta)
         sums = self.correlation.row_sums(self.work.steps, self.taken)
         sums, counts = np.unique(np.floor(sums * 1e12) / 1e12, return_counts=True)  # equal but for rounding: one kind
-        if isinstance(self.noise, Gaussian):
-            signal = math.sqrt(float(np.sum(counts * sums**2))) * self.work.clip / self.noise.sigma
+        if (sigma := self.noise.gaussian_sigma) is not None:
+            signal = math.sqrt(float(np.sum(counts * sums**2))) * self.work.clip / sigma
             shorter = min(signal * (1 - 1e-7), _LARGEST_SIGNAL)  # is a gradient too
             return gaussian_epsilon(shorter, delta) if shorter > 0 else 0.0
         heaviest = [i for i in np.argsort(-counts * sums**2)[:_ATTACKED_ROWS] if sums[i] > 0]
@@ -161,7 +160,7 @@ class CorrelatedLedger(AnyLedger):
         """Gaussian noise: all rows of a whole visit, turned into one. Else the row that moves furthest."""
         c = self.correlation.strategy.row_sums([0], self.taken)
         whole = len(range(0, self.taken - np.count_nonzero(c) + 1, visits.groups))
-        moved = math.sqrt(float(c @ c)) if isinstance(self.noise, Gaussian) else float(np.abs(c).max())
+        moved = math.sqrt(float(c @ c)) if self.noise.gaussian_sigma is not None else float(np.abs(c).max())
         attack = Workload(visits.sample_rate, whole, moved * self.work.clip * (1 - 1e-9), self.work.dimension)
         return lower_loss([(self.noise, attack)], delta).epsilon(delta)
 
