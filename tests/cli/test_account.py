@@ -90,7 +90,7 @@ def test_calibrate_meets_the_budget_and_account_agrees(capsys, kind):
         (["--noise", "gaussian", "--noise-multiplier", "0", *CNN], "--noise-multiplier 0.0"),
         (["--noise", "gaussian", "--scale", "3", *CNN], "--noise-multiplier (missing); no --scale 3.0"),
         ([*GAMMA, "--scale", "3", *CNN], "no --scale 3.0, which is for laplace"),
-        (GAMMA, "--clip (missing): expected a value: this option is required, and so is --sample-rate"),
+        (GAMMA, "--clip (missing): expected a value: it is required, and so is --sample-rate"),
         (["--noise", "cauchy", *CNN], "cauchy"),
         (["--noise-file", "no-such-file.json", *CNN], "no-such-file.json"),
         (CNN, "--noise (missing)"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import plrvo
 from plrvo.audit.one_run import CanaryKind
+from plrvo.noise.specification import OPTIONS
 from plrvo.tasks.job import Job
 
 PLAN = plrvo.Plan.certify(plrvo.Laplace(2.0), plrvo.Workload(0.1, 4, 1.0, 650), 1e-5)
@@ -28,11 +29,7 @@ WISHES: dict[str, Any] = {
     "plan": PLAN,
     "epsilon": 7.0,
     "delta": 1e-6,
-    "noise_multiplier": 3.0,
-    "scale": 3.0,
-    "k": 50.0,
-    "theta": 0.01,
-    "shared": True,
+    **{name: True if option.is_flag else 1.5 for name, option in OPTIONS.items()},
     "clip": 0.7,
     "sample_rate": 0.2,
     "steps": 3,

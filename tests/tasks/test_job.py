@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 import typer
 from tests.tasks.jobs import PLAN, WISHES, resolved_parts
@@ -13,9 +14,10 @@ import plrvo
 from plrvo.audit.one_run import CanaryKind
 from plrvo.audit.receipt import verify
 from plrvo.cli.main import app
+from plrvo.noise.specification import OPTIONS as OF_NOISES
+from plrvo.records import asked
 from plrvo.tasks.experiment import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
 from plrvo.tasks.job import NO_NOISE, Job
-from plrvo.training import asked
 from plrvo.training.checkpoint import _pack, _unpack
 from plrvo.validate import InvalidArgument
 
@@ -25,13 +27,15 @@ OF_THE_COMMAND = {"task", "out", "resume", "as_json"}  # TASK, where the run is,
 
 def test_every_option_of_the_command_is_a_wish_that_these_tests_have_a_value_for():
     names = {field.name for field in fields(Job)}
-    assert names >= OPTIONS - OF_THE_COMMAND
-    assert set(WISHES) == names - {"task"}
+    assert not names & OF_NOISES.keys()
+    assert names - {"noise_options"} | OF_NOISES.keys() >= OPTIONS - OF_THE_COMMAND
+    assert set(WISHES) == names - {"task", "noise_options"} | OF_NOISES.keys()
 
 
 def used(wish: dict, **beside) -> bool:
     """Whether a job with one more wish comes to another run; InvalidArgument where it is refused."""
-    return resolved_parts(Job("digits", **beside, **wish)) != resolved_parts(Job("digits", **beside))
+    bare = {"task": "digits", **beside}
+    return resolved_parts(Job.read(bare | wish)) != resolved_parts(Job.read(bare))
 
 
 def used_or_refused(name: str, **beside) -> str:
@@ -46,9 +50,9 @@ def used_or_refused(name: str, **beside) -> str:
 @pytest.mark.parametrize("name", sorted(OPTIONS - OF_THE_COMMAND - {"plan"}))
 def test_every_option_beside_a_plan_is_used_or_refused(name):
     answer = used_or_refused(name, plan=PLAN)
-    fixed = {"noise", "epsilon", "delta", "clip", "sample_rate", "steps", "shared", "k", "theta", "scale"}
-    if name in fixed | {"noise_multiplier", "correlation", "epochs", "batch_size", "restart_every", "separation"}:
-        assert answer.startswith("refused")
+    fixed = {"noise", "epsilon", "delta", "clip", "sample_rate", "steps", *OF_NOISES}
+    if name in fixed | {"correlation", "epochs", "batch_size", "restart_every", "separation"}:
+        assert answer.startswith(f"refused: {name}=")
         assert "`plan`" in answer
 
 
@@ -62,7 +66,7 @@ IDLE_WITHOUT_NOISE = {
 @pytest.mark.parametrize("name", sorted(OPTIONS - OF_THE_COMMAND - {"noise"} - set(IDLE_WITHOUT_NOISE)))
 def test_every_option_beside_no_noise_is_used_or_refused(name):
     answer = used_or_refused(name, noise=NO_NOISE)
-    private = {"plan", "epsilon", "delta", "noise_multiplier", "scale", "k", "theta", "shared", "exact", "audit"}
+    private = {"plan", "epsilon", "delta", *OF_NOISES, "exact", "audit"}
     if name in private | {"correlation", "clipping", "grad_sample_mode", "postprocess", "unsafe_diagnostics"}:
         assert answer.startswith("refused")
 
@@ -71,7 +75,13 @@ def test_every_option_beside_no_noise_is_used_or_refused(name):
     ("wishes", "named"),
     [
         ({}, "epsilon=None"),
-        ({"epsilon": 1.0, "theta": 3.0}, "theta=3.0"),
+        ({"epsilon": 1.0, "theta": 3.0}, "noise='gamma': expected no `theta` 3.0 beside `epsilon`"),
+        ({"noise": "laplace", "k": 3.0, "shape": 1.5}, "noise='laplace': expected `scale` (missing); no `k` 3.0"),
+        ({"noise": "laplace", "scale": "3"}, "scale='3'"),
+        ({"noise": "laplace", "scale": True}, "scale=True"),
+        ({"shared": 1.0, "epsilon": 1.0}, "shared=1.0"),
+        ({"noise_options": {"colour": 3.0}}, "noise_options="),
+        ({"noise_options": 3.0, "epsilon": 1.0}, "noise_options=3.0"),
         ({"noise": "cauchy", "epsilon": 1.0}, "noise='cauchy'"),
         ({"epsilon": 1.0, "grid": 0.1}, "grid=0.1"),
         ({"epsilon": 1.0, "canary": CanaryKind.example}, "canary='example'"),
@@ -87,7 +97,7 @@ def test_every_option_beside_no_noise_is_used_or_refused(name):
 )
 def test_wishes_that_contradict_each_other_make_no_job(wishes, named):
     with pytest.raises(InvalidArgument) as refused:
-        Job("digits", **wishes)
+        Job.read({"task": "digits", **wishes})
     assert str(refused.value).startswith(named)
     assert "--" not in str(refused.value)  # the library names its arguments; the command names options
 
@@ -97,6 +107,8 @@ def test_wishes_that_contradict_each_other_make_no_job(wishes, named):
     [
         Job("digits", plan=PLAN, data_dir=Path("data"), seed=3),
         Job("sst2", noise=plrvo.GammaPLRV(20.0, 0.05), epsilon=2.0, trainable="head"),
+        Job("sst2", noise=plrvo.Laplace(2.0)),
+        Job("digits", noise_options={"k": 50, "theta": np.float64(0.01), "shared": True}),
         Job("digits", noise="laplace", epsilon=2.0, audit=100, canary=CanaryKind.example, learning_rate=0.3),
     ],
 )
@@ -105,6 +117,15 @@ def test_a_job_is_what_its_record_says(job):
     place = None if job.data_dir is None else job.data_dir.absolute()
     assert Job.read(record) == replace(job, data_dir=place)
     assert record.keys() == job.asked.keys()  # and silent about the rest
+
+
+def test_options_of_a_noise_are_the_same_wish_typed_and_written():
+    typed = Job.read({"task": "digits", "noise": "gamma", "k": 50.0, "theta": 0.01, "shared": False})
+    assert typed == Job("digits", noise="gamma", noise_options={"k": 50.0, "theta": 0.01})
+    assert typed.to_dict()["noise_options"] == {"k": 50.0, "theta": 0.01}
+    assert hash(typed) == hash(Job.read(typed.to_dict()))
+    with pytest.raises(TypeError):
+        typed.noise_options["k"] = 1.0
 
 
 @pytest.mark.parametrize("words", [{"task": "digits", "epsilon": 1.0, "colour": "red"}, {"epsilon": 1.0}, [], "digits"])
@@ -123,7 +144,7 @@ def test_receipts_know_the_form_of_every_wish():
     assert having(bool) == asked.FLAGS
     assert having(float) == asked.NUMBERS
     assert having(int) == asked.COUNTS
-    assert having(str, CanaryKind) - {"noise"} == asked.TEXTS
+    assert having(str, CanaryKind) - {"noise", "noise_options"} == asked.TEXTS
 
 
 SMALL = Job("digits", model="logistic", noise="laplace", epsilon=8.0, sample_rate=0.05, steps=6, seed=3)
