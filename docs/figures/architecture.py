@@ -20,9 +20,9 @@ WIDTH = 520
 # (what there is, what it is), and between two of them (the folders at work, what they do).
 FLOW = (
     ("Workload + budget", "sampling rate, steps, clip, dimension; epsilon, delta"),
-    ("design/, accounting/, noise/", "choose a noise and prove what it costs"),
+    ("designer/, accounting/, noise/", "choose a noise and prove what it costs"),
     ("Plan", "noise, workload, budget, and the bracket that certifies it"),
-    ("training/, tasks/", "clip, add the noise, count every step"),
+    ("tasks/, training/, records/", "a job: clip, add the noise, count and keep every step"),
     ("model + Receipt", "what this run may claim, from the optimizer's counters"),
     ("audit/", "attack the mechanism, the run or its models"),
     ("verdict", "consistent, or refuted"),
