@@ -15,45 +15,21 @@ the real mechanism, so that a test on it shows nothing that the mechanism does n
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from plrvo.audit.canary import Canary
+from plrvo.audit.laws import Array, LossLaw, Transform
+from plrvo.audit.quantised import QuantisedLoss
 from plrvo.noise import Noise, Seed
 from plrvo.validate import InvalidArgument
-
-Array = NDArray[np.float64]
-Transform = Callable[[Array], Array]
 
 _TABLE = 8193  # values of N at which the loss of a shared scale is computed
 _FEW = 4  # coordinates that are drawn one by one
 _PLAIN_TO_SEE = 30.0  # shift over the size of the noise from which one coordinate gives everything away
-
-
-class LossLaw(ABC):
-    """Draws of Lambda for one step."""
-
-    @abstractmethod
-    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
-        """So many independent values, with the canary in the sum (`present`) or not."""
-
-    def mapped(self, transform: Transform) -> LossLaw:
-        """The law of a function of Lambda."""
-        return _Mapped(self, transform)
-
-
-class _Mapped(LossLaw):
-    def __init__(self, law: LossLaw, transform: Transform) -> None:
-        self._law, self._transform = law, transform
-
-    def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:
-        return self._transform(self._law.draw(present, count, generator))
 
 
 class NormalLoss(LossLaw):
@@ -128,8 +104,6 @@ def _nodes(seed: Seed) -> Array:
 
 def loss_law(noise: Noise, canary: Canary) -> LossLaw:
     """The law for this noise and canary, by the table above."""
-    from plrvo.audit.quantised import QuantisedLoss
-
     if noise.gaussian_sigma is not None:
         return NormalLoss(canary.norm / noise.gaussian_sigma)
     largest = max(canary.magnitudes)

@@ -22,7 +22,8 @@ from plrvo import validate
 from plrvo.accounting import Workload
 from plrvo.audit.blocks import Progress, run_blocks, threads
 from plrvo.audit.canary import Canary
-from plrvo.audit.losses import LossLaw, loss_law
+from plrvo.audit.laws import LossLaw
+from plrvo.audit.losses import loss_law
 from plrvo.audit.shuffled import Simulate, shuffled
 from plrvo.audit.verdict import TwoWorlds, check_claim, judge, per_world
 from plrvo.noise import Noise

@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
 
 from plrvo.audit.canary import Canary
-from plrvo.audit.losses import LossLaw, Transform
+from plrvo.audit.laws import Array, LossLaw, Transform
 from plrvo.noise import Noise
-
-Array = NDArray[np.float64]
 
 _SIZE = 1 << 20  # lattice points of the Fourier transform
 _BINS = 1 << 14  # of the table that is drawn from: it should stay in a core's cache
@@ -152,7 +150,7 @@ class _Alias:
         for i in small + large:
             self._cut[i] = 1.0
 
-    def draw(self, count: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    def draw(self, count: int, generator: np.random.Generator) -> npt.NDArray[np.intp]:
         where = generator.random(count)
         where *= len(self.masses)
         index = where.astype(np.intp)

@@ -1,4 +1,4 @@
-"""Integrals over (0, inf) and (0, 1), graded geometrically so that every scale gets its share of nodes."""
+"""Integrals over (0, inf), graded geometrically so that every scale gets its share of nodes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,3 @@ def half_line(smallest: float, largest: float) -> tuple[Array, Array]:
     panels = max(1, int(np.ceil(np.log(largest / smallest) / np.log(_PANEL_RATIO))))
     edges = largest * _PANEL_RATIO ** -np.arange(panels, -1.0, -1.0)
     return _composite(np.concatenate([[0.0], edges]))
-
-
-@lru_cache(maxsize=8)
-def unit_interval(panels: int = 12) -> tuple[Array, Array]:
-    """Nodes and weights on (0, 1), graded towards both ends: what happens within 4^-panels of an end is one panel."""
-    left = 0.5 * 4.0 ** -np.arange(panels, -1.0, -1.0)
-    edges = np.concatenate([[0.0], left, 1 - left[-2::-1], [1.0]])
-    return _composite(edges)

@@ -83,7 +83,7 @@ def _measure(
         "noise": done.plan.noise.to_dict(),
         "workload": done.plan.workload.to_dict(),
         "delta": done.plan.delta,
-        "group": (done.receipt or {}).get("group"),
+        "group": None if done.receipt is None else done.receipt.get("group"),
     }
     return Measured(_values(done.metrics), four_epsilons(printed, bracket), refutation(bracket), details)
 

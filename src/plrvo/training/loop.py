@@ -46,7 +46,6 @@ class Run:
     permits: Callable[[int, bool], bool] | None = None  # may results of a step be seen, if wanted: `training.journal`
     evaluate_every: int = 50
     checkpoint_every: int = 50
-    keep_shown: bool = False  # save whenever metrics are shown, for noise that cannot be drawn again
     physical_batch: int | None = None
     watch: Watcher | None = None
     diagnose: Diagnoser | None = None  # sees private quantities: only where the user insists
@@ -91,7 +90,7 @@ def train(run: Run) -> list[dict[str, Any]]:
                 run.diagnose.step(run.step)
             last, stopped = run.step == run.steps, stop()
             evaluated = last or run.step % run.evaluate_every == 0
-            kept = last or stopped or run.step % run.checkpoint_every == 0 or (run.keep_shown and evaluated)
+            kept = last or stopped or run.step % run.checkpoint_every == 0
             if run.permits and not run.permits(run.step, evaluated or kept):
                 evaluated = kept = False
             if evaluated:
