@@ -21,6 +21,7 @@ from plrvo.tasks.job import Job
 WORK = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=650)
 FIVE_PER_EPOCH = plrvo.Workload(sample_rate=1.0, steps=6, clip=1.0, dimension=650)
 DELTA = 1e-5
+SIX_STEPS = {"clip": 0.5, "sample_rate": 0.1, "steps": 6}
 
 
 def run(folder: Path, plan: plrvo.Plan, canaries: int = 0, grouped: bool = False, **settings: Any) -> Path:
@@ -76,10 +77,17 @@ def _l1(folder: Path) -> Path:
 
 def _asked(folder: Path) -> Path:
     """With every wish that a receipt has elsewhere as well, and some that it has not."""
-    noise = {"noise": "gaussian", "epsilon": 50.0, "delta": DELTA, "clip": 0.5, "sample_rate": 0.1, "steps": 6}
+    noise = {"noise": "gaussian", "epsilon": 50.0, "delta": DELTA, **SIX_STEPS}
     learning = {"learning_rate": 0.3, "optimizer": "sgd", "schedule": "linear", "momentum": 0.8, "weight_decay": 0.1}
     rest = {"postprocess": "clamp", "clipping": "per_layer", "seed": 3, "evaluate_every": 2, "checkpoint_every": 4}
     Job("digits", model="logistic", **noise, **learning, **rest).resolve(folder).train()
+    return folder / "receipt.json"
+
+
+def _described(folder: Path) -> Path:
+    """Of a job whose noise is described in full."""
+    noise = {"noise_options": {"k": 20.0, "theta": 0.05, "shared": True}, "delta": DELTA, "seed": 3}
+    Job("digits", model="logistic", **noise, **SIX_STEPS, evaluate_every=2).resolve(folder).train()
     return folder / "receipt.json"
 
 
@@ -93,6 +101,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "per_layer": _per_layer,
     "l1": _l1,
     "asked": _asked,
+    "described": _described,
 }
 
 Path_ = tuple[str | int, ...]

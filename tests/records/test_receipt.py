@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from tests.training.helpers import private, take_steps
 
 import plrvo
-from plrvo.audit.receipt import verify
+from plrvo.audit.receipt import examine, verify
 from plrvo.training.receipts import make_receipt
 from plrvo.validate import InvalidArgument
 
@@ -70,7 +70,7 @@ def test_other_weights_are_found(run):
     weights.write_bytes(bytes(content))
     assert any("weights" in line for line in verify(path))
     weights.unlink()
-    assert any("weights" in line for line in verify(path))
+    assert examine(path).away == (weights.name,)  # and is told
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "not json", '{"receipt": 99}'])

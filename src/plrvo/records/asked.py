@@ -70,8 +70,10 @@ def _noise_options(job: dict[str, Any], plan: Plan, planned: bool) -> Iterator[s
             Specification(kind if isinstance(kind, str) else None, options).check(fitted="epsilon" in job)
     except InvalidArgument as error:
         yield f"its job asks for no noise ({error})"
-    had = {} if planned else plan.noise.before_rounding.options(plan.workload.clip)
-    for name, value in options.items():
+    noise = plan.noise.before_rounding
+    had = {} if planned else noise.options(plan.workload.clip)
+    flags = {p.option: False for p in noise.parameters if p.is_flag and p.option in had}  # or they are asked for
+    for name, value in (flags | options).items():
         if name not in had or not same(value, had[name]):
             yield f"job.noise_options.{shortened(name)} is {shortened(value)}; the run had {shortened(had.get(name))}"
 
