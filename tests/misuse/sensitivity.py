@@ -138,15 +138,15 @@ _loss_row(
 )
 _loss_row(
     "divide by the sum of a mask of the batch",
-    "refused: a factor is a number, not a tensor",
+    "refused before the first step",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (y > 0)).sum() / (y > 0).sum(),
-    "by the tensor|weighs them by",
+    "by the tensor|changes with other examples",
 )
 _loss_row(
     "multiply each loss by one over a count from the batch",
-    "refused at the second batch",
+    "refused before the first step",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (1 / (y > 0).sum())).sum(),
-    "weighs them by",
+    "changes with other examples",
 )
 _loss_row(
     "sum the losses and leave `loss_reduction='mean'`",
@@ -164,7 +164,7 @@ _loss_row(
     "compare examples with each other (contrastive loss)",
     "refused",
     lambda o, y: functional.cross_entropy(o @ o.t(), torch.arange(len(o))),
-    "changes with another",
+    "changes with other examples",
 )
 _loss_row(
     "flood or clamp the batch's loss (`(loss - b).abs() + b`)",
@@ -180,9 +180,9 @@ _loss_row(
 )
 _loss_row(
     "weigh examples by weights that were divided by their mean in the batch",
-    "refused: their mean is one in every batch",
+    "refused: with other examples they are others",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * _relative(y)).mean(),
-    "divided by",
+    "changes with other examples",
 )
 _loss_row(
     "penalise weights in the loss",
@@ -200,7 +200,7 @@ _loss_row(
     "change the module's outputs in place (`logits -= logits.mean(0)`)",
     "refused",
     lambda o, y: functional.cross_entropy(o.sub_(50 * o.mean(dim=0)), y),
-    "changed in place|inplace|changes with another",
+    "changed in place|inplace|changes with other examples",
 )
 _loss_row(
     "call backward on the vector of losses with a gradient of one's own",
@@ -398,7 +398,7 @@ def replaced(mode: str) -> None:
     "change the loss to a contrastive one after some steps",
     "refused at its first batch",
     error=NotASum,
-    match="changes with another",
+    match="changes with other examples",
 )
 def later_contrast(mode: str) -> None:
     run = Private(mode)

@@ -22,6 +22,7 @@ from plrvo.design.exact import on_grid
 from plrvo.noise import GridNoise, Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
+from plrvo.training.clipping.contributions import check_matmul_precision
 from plrvo.training.draws import Draws
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
@@ -386,9 +387,4 @@ def _check_precision(module: nn.Module) -> None:
                 f"{name} in {str(p.dtype).removeprefix('torch.')}",
                 "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
             )
-    if torch.get_float32_matmul_precision() != "highest":
-        raise InvalidArgument(
-            "float32_matmul_precision",
-            torch.get_float32_matmul_precision(),
-            "torch.set_float32_matmul_precision('highest'): clipped sums have singles at least",
-        )
+    check_matmul_precision()

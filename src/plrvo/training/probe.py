@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.loss_form import NotASum
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
@@ -55,6 +54,10 @@ class Call:
         """With one row in the place of all others."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
 
+    def picked(self, rows: list[int]) -> Call:
+        """With the rows of these numbers, as many as before."""
+        return self._mapped(lambda t: t.index_select(self.dimension, torch.tensor(rows, device=t.device)), self.rows)
+
     def single(self, row: int) -> Call:
         """With one row only."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
@@ -78,8 +81,11 @@ class Call:
         return Call(args, kwargs, rows, self.dimension)
 
 
-def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> None:
-    """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
+def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> set[int]:
+    """Raise unless the module keeps examples apart and `per_example` gives their gradients.
+
+    Returns which of the numbers that it computes by itself are no sums over examples.
+    """
     few = call.first(min(ROWS, call.rows))
     # A NaN equals nothing, itself included: such rows tell nothing about the module.
     if not all(bool(torch.isfinite(t).all()) for t in few.tensors() if t.is_floating_point()):
@@ -95,7 +101,7 @@ def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str
                 first = _trace(module, few, state)
             _check_apart(module, few, state, first)
             _compare_gradients(module, few, per_example, state)
-            _check_own_loss(module, few, reduction, state)
+            return _not_sums(module, few, reduction, state)
     finally:
         state.restore()
 
@@ -244,9 +250,7 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
         expected: list[Any] = [torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone]
     with state.fresh(), torch.enable_grad():
         found = per_example(lambda: torch.stack(scores(call)).sum(), call.rows)
-    singles = all(p.dtype in (torch.float32, torch.float64) for p in module.parameters())
-    halves = not singles or torch.is_autocast_enabled(parameters[0].device.type)
-    close = _CLOSE_HALF if halves else _CLOSE
+    close = _closeness(module)
     names = {p: name for name, p in module.named_parameters()}
     for row, gradients in enumerate(expected):
         norms = [0.0 if g is None else float(g.double().norm()) for g in gradients]
@@ -266,31 +270,52 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
                 )
 
 
-def _check_own_loss(module: nn.Module, call: Call, reduction: str, state: _State) -> None:
-    """A loss that the module computes itself must be the mean (or sum) of its examples' losses."""
+def _not_sums(module: nn.Module, call: Call, reduction: str, state: _State) -> set[int]:
+    """Which of the numbers that the module computes and could be trained on are no sums (or means) over its examples.
 
-    def losses(tried: Call) -> list[float]:
-        with state.fresh(), torch.no_grad():
-            module.eval()  # without dropout, which falls differently in batches of other sizes
-            output = module(*tried.args, **tried.kwargs)
-        named = output.get("loss") if isinstance(output, Mapping) else None
-        numbers = [t for t in tensors_in(output) if t.ndim == 0 and t.is_floating_point()]
-        # Among other outputs a number may be a metric; alone it is what is trained on.
-        chosen = [named] if isinstance(named, Tensor) else numbers if len(numbers) == len(tensors_in(output)) else []
-        return [float(t) for t in chosen if t.ndim == 0]
+    Told by their places among all such numbers. In training, with dropout falling alike, the difference that one row
+    makes must be the same beside other rows. And in eval(), where one row can stand alone, the rows must add up.
+    """
 
-    together = losses(call)
-    if not together or call.rows < 2:
-        return
-    singles = [losses(call.single(row)) for row in range(call.rows)]
-    for i, loss in enumerate(together):
-        total = sum(single[i] for single in singles)
+    def numbers(tried: Call, *, training: bool) -> list[float]:
+        with state.fresh(), torch.enable_grad():
+            if not training:
+                module.eval()
+            found = tensors_in(module(*tried.args, **tried.kwargs))
+        return [float(t) for t in found if t.ndim == 0 and t.requires_grad]
+
+    if call.rows < 2:
+        return set()
+    together, wrong = numbers(call, training=True), set()
+    if not together:
+        return wrong
+    close = _closeness(module)
+    for row in (0, call.rows - 1):
+        other = call.rows - 1 - row
+        order = list(range(call.rows))
+        changed = [other if i == row else i for i in order]
+        beside = [i if i == row else row for i in order]
+        both = [other if i == row else row for i in order]
+        values = [numbers(call.picked(rows), training=True) for rows in (order, changed, beside, both)]
+        for place, (a, b, c, d) in enumerate(zip(*values, strict=False)):
+            if not abs(a - b - c + d) <= close * max(map(abs, (a, b, c, d))) + 1e-6:
+                wrong.add(place)
+    whole = numbers(call, training=False)
+    alone = [numbers(call.single(row), training=False) for row in range(call.rows)]
+    for place, value in enumerate(whole):
+        total = sum(single[place] for single in alone if place < len(single))
         expected = total / call.rows if reduction == "mean" else total
-        if abs(loss - expected) > _CLOSE * abs(expected) + 1e-6:
-            raise NotASum(
-                f"the loss that {type(module).__name__} returns is {loss:.4g}; the {reduction} of its examples' "
-                f"losses is {expected:.4g}. Compute a loss for each example from the outputs, then their {reduction}"
-            )
+        if not abs(value - expected) <= close * abs(expected) + 1e-6:
+            wrong.add(place)
+    return wrong
+
+
+def _closeness(module: nn.Module) -> float:
+    """How far numbers by two ways may be apart."""
+    parameters = list(module.parameters())
+    singles = all(p.dtype in (torch.float32, torch.float64) for p in parameters)
+    halves = not singles or (bool(parameters) and torch.is_autocast_enabled(parameters[0].device.type))
+    return _CLOSE_HALF if halves else _CLOSE
 
 
 def _finite(call: Call) -> Call:

@@ -11,7 +11,7 @@ import torch
 from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
 
-from plrvo.training.clipping.contributions import Contribution, wide
+from plrvo.training.clipping.contributions import Contribution, in_full_precision, wide
 from plrvo.training.clipping.layers import Rule, rule_of
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
@@ -182,6 +182,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             return None
         x = args[0] if args else next(iter(kwargs.values()))
 
+        @in_full_precision
         def show(x: Tensor, gradient: Tensor) -> None:
             if self.book.batch_size == 0:
                 return  # no examples, no contributions, whatever the module works on in their place

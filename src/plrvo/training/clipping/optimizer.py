@@ -14,13 +14,14 @@ import torch
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 from torch import Tensor
 
-from plrvo.training.clipping.contributions import squared_lengths, squared_norms, wide
+from plrvo.training.clipping.contributions import in_full_precision, squared_lengths, squared_norms, wide
 from plrvo.training.clipping.module import Book
 from plrvo.training.watch import Watch
 
 _Base: Any = object  # Opacus's classes have no types
 
 _LARGEST_NORM = 2.0**100  # beyond, a factor would leave the range of singles
+_SMALLEST_FACTOR = 2.0**-122  # smaller ones lose digits in singles
 _ROOM = 1 - 2.0**-20  # for the rounding of factors and products in singles
 
 
@@ -72,6 +73,7 @@ class BookkeepingMixin(ClippingMixin):
         super().zero_grad(set_to_none)
 
     @torch.no_grad()
+    @in_full_precision
     def clip_and_accumulate(self) -> None:
         """summed_grad = sum_b min(1, C/||G_b||) G_b, layer by layer; a layer's records are let go as it is summed."""
         # A mean loss has divided every gradient by the batch size.
@@ -115,6 +117,7 @@ class SamplesMixin(ClippingMixin):
         return sizes.pop()
 
     @torch.no_grad()
+    @in_full_precision
     def clip_and_accumulate(self) -> None:
         """summed_grad = sum_b f_b G_b."""
         if self.watch.rows == 0:
@@ -139,9 +142,9 @@ class SamplesMixin(ClippingMixin):
 
 
 def _factor(clip: float, norms: Tensor, out: Tensor) -> Tensor:
-    """min(1, C/norm), slightly less where it clips; 0 for examples that are left out."""
+    """min(1, C/norm), slightly less where it clips; 0 for examples that are left out, or whose factor singles lack."""
     factors = (clip * _ROOM / (norms + 1e-6)).clamp(max=1.0)
-    return factors.masked_fill(out, 0.0)
+    return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
 
 
 def clips_of(clipping: str, clip: float, parameters: int) -> tuple[float, ...]:
