@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from opacus.grad_sample import GradSampleModule
+from opacus.grad_sample import GradSampleModule, register_grad_sampler
+from opacus.grad_sample.embedding import compute_embedding_grad_sample
 from torch import Tensor, nn
 
 from plrvo.training.unwrap import unwrapped
@@ -68,3 +69,12 @@ class SamplesModule(GradSampleModule):
 
 def _drop(parameter: Tensor) -> None:
     parameter.grad = None
+
+
+@register_grad_sampler(nn.Embedding)  # type: ignore[untyped-decorator]
+def _embedding(layer: nn.Embedding, activations: list[Tensor], backprops: Tensor) -> dict[Any, Tensor]:
+    """Opacus's rule, but for the row of padding, which does not learn: its gradient is zero in autograd."""
+    gradients: dict[Any, Tensor] = compute_embedding_grad_sample(layer, activations, backprops)
+    if layer.padding_idx is not None and layer.weight in gradients:
+        gradients[layer.weight][:, layer.padding_idx] = 0
+    return gradients
