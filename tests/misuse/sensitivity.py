@@ -358,6 +358,46 @@ for _name, _norm, _match in (
         Private(mode, Normed(norm())).train()
 
 
+class OverPadding(nn.Module):
+    """A mean over all positions, padding among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(TOKENS, FEATURES), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids).mean(dim=1))
+
+
+def padded_sentences(longest: int, length: int | None = None) -> tuple[Tensor, Tensor]:
+    """20 of them, padded by 0; the first is the longest."""
+    generator = torch.Generator().manual_seed(longest)
+    ids = torch.randint(1, TOKENS, (20, length or longest), generator=generator)
+    lengths = torch.randint(2, 6, (20,), generator=generator)
+    lengths[0] = longest
+    ids[torch.arange(ids.shape[1]) >= lengths[:, None]] = 0
+    return ids, torch.randint(0, CLASSES, (20,), generator=generator)
+
+
+@B.row(
+    "pad batches to their longest example, in a model that does not mask the padding",
+    "refused at the first batch of another length: one long example changes what all others contribute",
+    error=InvalidArgument,
+    match="mask the padding",
+)
+def padded_to_the_longest(mode: str) -> None:
+    run = Private(mode, OverPadding(), examples=TensorDataset(*padded_sentences(8)))
+    for longest in (8, 16):
+        run.released(*padded_sentences(longest))
+
+
+@B.row("pad all batches to one length, in a model that does not mask the padding", "as it should be")
+def padded_to_one_length(mode: str) -> None:
+    run = Private(mode, OverPadding(), examples=TensorDataset(*padded_sentences(8, 16)))
+    for longest in (8, 16):
+        run.released(*padded_sentences(longest, 16))
+
+
 @B.row("have instance normalisation with running statistics", "refused", error=(InvalidArgument, NotImplementedError))
 def instance(mode: str) -> None:
     images = TensorDataset(torch.randn(60, 2, 4, 4), data().tensors[1])

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
+from plrvo.training.padding import Padding
 from plrvo.training.probe import Call, PerExample, probe, tensors_in, without_rows
 from plrvo.validate import InvalidArgument
 
@@ -44,6 +45,7 @@ class Watch:
         self._on_rows, self._on_try = on_rows, on_try
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._tried: set[int] = set()
+        self._padding = Padding(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried for crossing terms
         self._outputs: list[tuple[Tensor, Any, int]] = []  # with their node and version as they came out
         self.rows = 0
@@ -106,6 +108,8 @@ class Watch:
             self._try(module, call)
             if self.rows > 1:
                 self._tried.add(form)
+        if not self._outputs:
+            self._padding.check(module, call)
         return None
 
     def _try(self, module: nn.Module, call: Call) -> None:
