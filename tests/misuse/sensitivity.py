@@ -398,6 +398,51 @@ def padded_to_one_length(mode: str) -> None:
         run.released(*padded_sentences(longest, 16))
 
 
+class Scaled(nn.Module):
+    """A parameter of its own beside other layers, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop, self.scale = nn.Linear(FEATURES, CLASSES), nn.Dropout(), nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.drop(self.linear(x))
+
+
+@B.row(
+    "give the model a bare parameter (positions, a class token, a temperature) beside dropout or other inputs",
+    "refused, naming the parameter: it wants a small module of its own",
+    modes=("hooks", "exact"),
+    error=InvalidArgument,
+    match="module='scale'.*small module of its own",
+)
+def bare_parameter(mode: str) -> None:
+    Private(mode, Scaled()).train()
+
+
+@B.row(
+    "hand over a model in eval mode, as `from_pretrained` returns it",
+    "refused in `make_private`: `module.train()`",
+    error=InvalidArgument,
+    match=r"in eval mode.*call module\.train\(\)",
+)
+def in_eval_mode(mode: str) -> None:
+    Private(mode, mlp().eval())
+
+
+@B.row(
+    "hand over a model whose trainable layers are in eval mode",
+    "refused in `make_private`: Opacus records nothing of them",
+    modes=("hooks", "exact"),
+    error=InvalidArgument,
+    match=r"0 in eval mode.*call module\.train\(\)",
+)
+def layer_in_eval_mode(mode: str) -> None:
+    module: Any = mlp()
+    module[0].eval()
+    Private(mode, module)
+
+
 @B.row("have instance normalisation with running statistics", "refused", error=(InvalidArgument, NotImplementedError))
 def instance(mode: str) -> None:
     images = TensorDataset(torch.randn(60, 2, 4, 4), data().tensors[1])

@@ -238,6 +238,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     def validate(self, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> None:
         """Refuse layers that mix examples, and name the fix."""
+        if not module.training:
+            raise InvalidArgument(
+                "module", f"{type(module).__name__} in eval mode", "training mode: call module.train() first"
+            )
         try:
             ModuleValidator.validate(module, strict=True)
         except UnsupportedModuleError as error:
