@@ -358,6 +358,14 @@ for _name, _norm, _match in (
         Private(mode, Normed(norm())).train()
 
 
+@B.row("compile the private module (`torch.compile`)", "refused on the first batch", error=InvalidArgument,
+       match="torch.compile")  # fmt: skip
+def compiled(mode: str) -> None:
+    run = Private(mode)
+    forward: Any = torch.compile(run.module, backend="eager")
+    run.train(forward=forward.__call__)
+
+
 class OverPadding(nn.Module):
     """A mean over all positions, padding among them."""
 

@@ -78,6 +78,8 @@ class Watch:
         self.seen_loss, self._outputs = False, []
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            _refuse_compiled()
         if self.is_trying or not (module.training and torch.is_grad_enabled()):
             return None
         if module is not self.module:
@@ -142,9 +144,7 @@ class Watch:
         if any(t._version != version for t, _, version in self._outputs):
             raise NotASum("outputs of the module that were changed in place before the loss: expected them as they are")
         if loss.ndim:
-            raise NotASum(
-                f"loss: expected one number, a {self._reduction} over examples; it has shape {tuple(loss.shape)}"
-            )
+            raise NotASum(f"loss: expected one number, a {self._reduction} over examples; it has several")
         found = detours(loss, stops, self._trainable)
         if found is not None:
             raise NotASum(f"loss: expected a function of the module's outputs; it depends on {found}")
@@ -175,6 +175,11 @@ class Watch:
                 "output, as in contrastive losses and in functions of the batch's loss"
             )
         self._forms[its_form] = self._forms.get(its_form, 0) + (self.rows > 1)
+
+
+@torch.compiler.disable  # called when the compiled pass runs; an error while it is compiled would end that, and no more
+def _refuse_compiled() -> None:
+    raise InvalidArgument("module", "compiled", "no torch.compile: what it computes is not watched")
 
 
 def _watch_of_a_copy() -> Watch:
