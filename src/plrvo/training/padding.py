@@ -96,7 +96,7 @@ def _own_lengths(call: Call, places: list[Place], at_end: bool) -> Tensor:
             continue
         if t.max() <= 1 and tokens:  # of a mask alone, nobody knows which of its values is the padding's
             outside = torch.arange(t.shape[1], device=t.device) >= t.shape[1] - runs[:, None]
-            if all(len(other[outside].unique()) > 1 for other in tokens):
+            if all(bool((other[outside] != other[outside][0]).any()) for other in tokens):
                 continue
         found.append(t.shape[1] - runs)
     whole = call.tensors()[places[0][0]].shape[places[0][1]]
@@ -109,7 +109,7 @@ def _runs(positions: Tensor) -> Tensor | None:
     is_whole = positions.dtype in _WHOLE
     last = positions[:, -1, 0]
     repeated = (positions[:, -_RUN:] == last[:, None, None]).all(dim=2).all(dim=1)
-    for value in last[repeated].unique():
+    for value in sorted(set(last[repeated].tolist())):
         if value < 0 or (value != 0 and not is_whole):  # labels to ignore; a constant signal
             continue
         is_value = (positions == value).all(dim=2)
@@ -171,7 +171,7 @@ def _of_row(outputs: list[Tensor], call: Call, row: int) -> list[Tensor]:
     found = []
     for t in outputs:
         if call.dimension == 0 and t.ndim and t.shape[0] and t.shape[0] % call.rows == 0:
-            found.append(t.unflatten(0, (call.rows, -1))[row])
+            found.append(t.reshape(call.rows, t.shape[0] // call.rows, *t.shape[1:])[row])
         elif t.ndim > call.dimension > 0 and t.shape[call.dimension] == call.rows:
             found.append(t.select(call.dimension, row))
     return found

@@ -177,7 +177,8 @@ class Watch:
         self._forms[its_form] = self._forms.get(its_form, 0) + (self.rows > 1)
 
 
-@torch.compiler.disable  # called when the compiled pass runs; an error while it is compiled would end that, and no more
+# Called when the compiled pass runs: an error while it is being compiled would end that, and nothing else.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _refuse_compiled() -> None:
     raise InvalidArgument("module", "compiled", "no torch.compile: what it computes is not watched")
 
