@@ -358,6 +358,99 @@ for _name, _norm, _match in (
         Private(mode, Normed(norm())).train()
 
 
+@B.row("compile the private module (`torch.compile`)", "refused on the first batch", error=InvalidArgument,
+       match="torch.compile")  # fmt: skip
+def compiled(mode: str) -> None:
+    run = Private(mode)
+    forward: Any = torch.compile(run.module, backend="eager")
+    run.train(forward=forward.__call__)
+
+
+class OverPadding(nn.Module):
+    """A mean over all positions, padding among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(TOKENS, FEATURES), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids).mean(dim=1))
+
+
+def padded_sentences(longest: int, length: int | None = None) -> tuple[Tensor, Tensor]:
+    """20 of them, padded by 0; the first is the longest."""
+    generator = torch.Generator().manual_seed(longest)
+    ids = torch.randint(1, TOKENS, (20, length or longest), generator=generator)
+    lengths = torch.randint(2, 6, (20,), generator=generator)
+    lengths[0] = longest
+    ids[torch.arange(ids.shape[1]) >= lengths[:, None]] = 0
+    return ids, torch.randint(0, CLASSES, (20,), generator=generator)
+
+
+@B.row(
+    "pad batches to their longest example, in a model that does not mask the padding",
+    "refused at the first batch of another length: one long example changes what all others contribute",
+    error=InvalidArgument,
+    match="mask the padding",
+)
+def padded_to_the_longest(mode: str) -> None:
+    run = Private(mode, OverPadding(), examples=TensorDataset(*padded_sentences(8)))
+    for longest in (8, 16):
+        run.released(*padded_sentences(longest))
+
+
+@B.row("pad all batches to one length, in a model that does not mask the padding", "as it should be")
+def padded_to_one_length(mode: str) -> None:
+    run = Private(mode, OverPadding(), examples=TensorDataset(*padded_sentences(8, 16)))
+    for longest in (8, 16):
+        run.released(*padded_sentences(longest, 16))
+
+
+class Scaled(nn.Module):
+    """A parameter of its own beside other layers, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop, self.scale = nn.Linear(FEATURES, CLASSES), nn.Dropout(), nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.drop(self.linear(x))
+
+
+@B.row(
+    "give the model a bare parameter (positions, a class token, a temperature) beside dropout or other inputs",
+    "refused, naming the parameter: it wants a small module of its own",
+    modes=("hooks", "exact"),
+    error=InvalidArgument,
+    match="module='scale'.*small module of its own",
+)
+def bare_parameter(mode: str) -> None:
+    Private(mode, Scaled()).train()
+
+
+@B.row(
+    "hand over a model in eval mode, as `from_pretrained` returns it",
+    "refused in `make_private`: `module.train()`",
+    error=InvalidArgument,
+    match=r"in eval mode.*call module\.train\(\)",
+)
+def in_eval_mode(mode: str) -> None:
+    Private(mode, mlp().eval())
+
+
+@B.row(
+    "hand over a model whose trainable layers are in eval mode",
+    "refused in `make_private`: Opacus records nothing of them",
+    modes=("hooks", "exact"),
+    error=InvalidArgument,
+    match=r"0 in eval mode.*call module\.train\(\)",
+)
+def layer_in_eval_mode(mode: str) -> None:
+    module: Any = mlp()
+    module[0].eval()
+    Private(mode, module)
+
+
 @B.row("have instance normalisation with running statistics", "refused", error=(InvalidArgument, NotImplementedError))
 def instance(mode: str) -> None:
     images = TensorDataset(torch.randn(60, 2, 4, 4), data().tensors[1])

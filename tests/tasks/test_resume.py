@@ -135,5 +135,5 @@ def test_a_loader_with_workers_keeps_no_checkpoint(tmp_path):
         optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
         data_loader=torch.utils.data.DataLoader(data, num_workers=2),
     )
-    with pytest.raises(InvalidArgument, match="num_workers"):
+    with pytest.raises(InvalidArgument, match="num_workers=2"):
         engine.save_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)

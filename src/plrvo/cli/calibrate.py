@@ -36,10 +36,11 @@ def calibrate(
     start = read_noise(noise, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
     fitted = fit(start, work, epsilon, delta)  # type: ignore[arg-type]
     bracket = bracket_of(fitted, work, delta)
+    multiplier = {"noise_multiplier": fitted.sigma / work.clip} if isinstance(fitted, Gaussian) else {}
     if not as_json:
         show.bracket_table(fitted, work, bracket)
+        for value in multiplier.values():
+            print(f"--noise-multiplier {value!r} (sigma / clip)")
         return
     parameters = {key: value for key, value in fitted.to_dict().items() if key != "noise"}
-    if isinstance(fitted, Gaussian):
-        parameters["noise_multiplier"] = fitted.sigma / work.clip
-    show.print_json({**show.bracket_result(fitted, work, bracket), **parameters})
+    show.print_json({**show.bracket_result(fitted, work, bracket), **parameters, **multiplier})

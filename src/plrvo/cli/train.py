@@ -77,8 +77,8 @@ def train(
     """Train a preset task with a noise that certifies --epsilon, or with a noise that you give.
 
     Writes weights, metrics, a checkpoint, a receipt that `plrvo verify` recomputes, and a plot. Ctrl-C leaves a
-    checkpoint; --resume continues from it with the same random streams. Exit code 1 where --audit refutes the run's
-    certified epsilon.
+    checkpoint; --resume continues from it: with --seed to the same result, and without one with fresh noise. Exit code
+    1 where --audit refutes the run's certified epsilon.
 
     Example: plrvo train digits --epsilon 2 --out runs/digits
     """

@@ -35,10 +35,16 @@ _FORMAT = 1
 
 def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, extra: Any) -> None:
     """Write the state of a run."""
-    if engine.draws_ahead:
+    if engine.workers:
         raise InvalidArgument(
-            "num_workers", "workers", "0 in a run that keeps checkpoints: workers draw batches ahead of the steps"
+            "num_workers", engine.workers, "0 in a run that keeps checkpoints: workers draw batches ahead of the steps"
         )
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidArgument(
+            "extra", type(extra).__name__, "what JSON can hold: numbers, texts, lists and dicts of them, no tensors"
+        ) from None
     tensors: dict[str, torch.Tensor] = {}
     optimizer_state = _flatten(optimizer.state_dict(), "optimizer", tensors)
     for name, tensor in unwrapped(module).state_dict().items():

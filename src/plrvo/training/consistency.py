@@ -344,14 +344,14 @@ def _weights(read: _Read) -> Iterator[str]:
     if weights.name in _NO_WEIGHTS or any(weights.samefile(other) for other in others):
         yield f"its weights are {weights.name}, another file of the run"
         return
-    held, trained = _elements(weights), read.task.get("trainable_parameters")
+    held, trained = elements(weights), read.task.get("trainable_parameters")
     if held is None:
         yield f"the weights {weights.name} are not a safetensors file"
     elif trained is not None and held < trained:
         yield f"the weights {weights.name} have {held} numbers; {trained} parameters were trained"
 
 
-def _elements(weights: Path) -> int | None:
+def elements(weights: Path) -> int | None:
     """How many numbers a safetensors file has by its header, which fits its length; None if it is no such file."""
     try:
         with safe_open(weights, "numpy") as file:  # maps the file, and loads no tensor

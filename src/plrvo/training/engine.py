@@ -90,7 +90,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.postprocess = postprocess
         self.sampler: PoissonSampler | OrderedBatches | None = None
         self.seeded = False  # whether noise or batches come from a generator that somebody may know
-        self.draws_ahead = False  # whether workers draw batches before their step comes
+        self.workers = 0  # of the loader, which draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
         if plan is not None:
             self.accountant.ledger = plan.empty_ledger()
@@ -122,7 +122,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             module: the model; layers that mix examples are refused.
             optimizer: any torch optimizer over parameters of the module.
             data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling, and sorted
-                by length where the data set has `lengths`.
+                by length where the data set has `lengths`. Its `num_workers` draw ahead: 0 for a run with checkpoints.
             criterion: the loss that ghost mode returns, by example (cross entropy by default).
             clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
@@ -239,6 +239,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     def validate(self, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> None:
         """Refuse layers that mix examples, and name the fix."""
+        if not module.training:
+            raise InvalidArgument(
+                "module", f"{type(module).__name__} in eval mode", "training mode: call module.train() first"
+            )
         try:
             ModuleValidator.validate(module, strict=True)
         except UnsupportedModuleError as error:
@@ -313,7 +317,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
-        self.draws_ahead = loader.num_workers > 0
+        self.workers = loader.num_workers
         plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
@@ -340,7 +344,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             num_workers=loader.num_workers,
             # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws from:
             # a resumed run starts its loader once more, and must repeat its steps all the same.
-            generator=loader.generator if self.draws_ahead else torch.Generator(),
+            generator=loader.generator if self.workers else torch.Generator(),
             pin_memory=loader.pin_memory,
             worker_init_fn=loader.worker_init_fn,
             persistent_workers=loader.persistent_workers,

@@ -62,6 +62,20 @@ class Call:
         """With one row only."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
 
+    def cut(self, kept: Mapping[tuple[int, int], tuple[int, int]]) -> Call:
+        """With some dimensions of some of its `tensors()` cut to (start, length)."""
+        numbers = iter(range(len(self.tensors())))
+
+        def cut(t: Tensor) -> Tensor:
+            number = next(numbers)
+            for d in range(t.ndim):
+                start, length = kept.get((number, d), (0, t.shape[d]))
+                t = t.narrow(d, start, length)
+            return t
+
+        args, kwargs = _map((self.args, dict(self.kwargs)), cut)
+        return Call(args, kwargs, self.rows, self.dimension)
+
     def one_made_up(self) -> Call:
         """Of a call without rows: with one row of ones."""
 
@@ -116,7 +130,7 @@ class _State:
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
 
     @contextmanager
-    def fresh(self) -> Iterator[None]:
+    def fresh(self, seed: int = 0) -> Iterator[None]:
         """As at the beginning, with generators in the same state each time, and as they were afterwards."""
         self.restore()
         devices = [self._device] if self._device.type == "cuda" else []
@@ -124,9 +138,9 @@ class _State:
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             with torch.random.fork_rng(devices=devices):
-                torch.manual_seed(0)
-                random.seed(0)
-                np.random.seed(0)  # noqa: NPY002
+                torch.manual_seed(seed)
+                random.seed(seed)
+                np.random.seed(seed)  # noqa: NPY002
                 yield
         finally:
             random.setstate(python)
@@ -143,6 +157,24 @@ class _State:
                     b.copy_(kept)
         for m, training in self._modes:
             m.training = training
+
+
+@contextmanager
+def passes_in_eval(module: nn.Module) -> Iterator[Callable[..., Any]]:
+    """A function from a call (and a seed) to the module's outputs without dropout, always from the same state."""
+    state = _State(module)
+
+    def outputs(call: Call, seed: int = 0) -> Any:
+        with state.fresh(seed), torch.no_grad():
+            module.eval()
+            return module(*call.args, **call.kwargs)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield outputs
+    finally:
+        state.restore()
 
 
 def _trace(module: nn.Module, call: Call, state: _State) -> Trace:

@@ -14,7 +14,7 @@ import plrvo
 from plrvo.files import json_digest, read_json, write_json
 from plrvo.training import derived
 from plrvo.training.compared import is_finite
-from plrvo.training.consistency import REVISION, differences
+from plrvo.training.consistency import REVISION, differences, elements
 from plrvo.training.ftrl import claims as visited
 from plrvo.training.journal import Journal
 from plrvo.training.seeding import is_seeded
@@ -45,6 +45,8 @@ def make_receipt(
     plan = engine.plan
     if plan is None:
         raise InvalidArgument("plan", None, "an engine that has trained with a plan")
+    if elements(weights) is None:
+        raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     ledger = engine.accountant.ledger
     if ledger.steps != optimizer.steps_taken:
         raise InvalidArgument("steps", optimizer.steps_taken, f"{ledger.steps}, the steps in the ledger")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -113,7 +114,7 @@ class CollateEmpty:
         self.collate, self.empty = collate, empty
 
     def __call__(self, examples: list[Any]) -> Any:
-        return self.collate(examples) if len(examples) else self.empty
+        return self.collate(examples) if len(examples) else copy.deepcopy(self.empty)  # whoever gets it may change it
 
 
 def first_examples(batch: Any, count: int, dimension: int) -> Any:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
+from plrvo.training.padding import Padding
 from plrvo.training.probe import Call, PerExample, probe, tensors_in, without_rows
 from plrvo.training.replay import CannotReplay, Recording, Replay
 from plrvo.validate import InvalidArgument
@@ -45,6 +46,7 @@ class Watch:
         self._on_rows, self._on_try = on_rows, on_try
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._tried: set[int] = set()
+        self._padding = Padding(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay = Replay(dimension)
         self._recording: Recording | None = None
@@ -91,6 +93,8 @@ class Watch:
             self._recording = None
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            _refuse_compiled()
         if self._recording is not None:
             self._recording.pause()  # not what happens inside of the module
         if self.is_trying or not (module.training and torch.is_grad_enabled()):
@@ -126,6 +130,8 @@ class Watch:
             self._try(module, call)
             if self.rows > 1:
                 self._tried.add(form)
+        if not self._outputs:
+            self._padding.check(module, call)
         return None
 
     def _try(self, module: nn.Module, call: Call) -> None:
@@ -168,9 +174,7 @@ class Watch:
         if any(t._version != version for t, _, version in self._outputs):
             raise NotASum("outputs of the module that were changed in place before the loss: expected them as they are")
         if loss.ndim:
-            raise NotASum(
-                f"loss: expected one number, a {self._reduction} over examples; it has shape {tuple(loss.shape)}"
-            )
+            raise NotASum(f"loss: expected one number, a {self._reduction} over examples; it has several")
         self._check_numbers(loss)
         found = detours(loss, stops, self._trainable, self._inputs)
         if found is not None:
@@ -236,6 +240,12 @@ class Watch:
             except CannotReplay:
                 pass
         return crossing(loss, rows, self._dimension)
+
+
+# Called when the compiled pass runs: an error while it is being compiled would end that, and nothing else.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _refuse_compiled() -> None:
+    raise InvalidArgument("module", "compiled", "no torch.compile: what it computes is not watched")
 
 
 def _watch_of_a_copy() -> Watch:
