@@ -36,6 +36,22 @@ for _name, _seed in (
     )
 
 
+@D.row("use a normal seed cut 1e9 widths out, its scale shared", "certified as its exponential twin", modes=ANY)
+def far_cut(mode: str) -> None:
+    work = plrvo.Workload(sample_rate=1.0, steps=1, clip=1e8, dimension=1)
+    cut, twin = (
+        plrvo.epsilon(plrvo.PLRV(seed, shared=True), work, 1e-5)
+        for seed in (plrvo.TruncatedNormalSeed(-1e9, 1.0), plrvo.ExponentialSeed(1e-9))
+    )
+    assert abs(cut.certified / twin.certified - 1) < 1e-8
+
+
+@D.row("measure clip and noise in units in which squares underflow", "refused, in words", modes=ANY,
+       error=InvalidArgument, match="other units")  # fmt: skip
+def units(mode: str) -> None:
+    plrvo.epsilon(plrvo.PLRV(plrvo.ExponentialSeed(1e-170)), plrvo.Workload(1.0, 1, 1e166, 4), 1e-5)
+
+
 @D.row("ask for Gaussian noise, everybody in every batch, at delta 1e-12", "the exact curve, from above", modes=ANY)
 def full_batches(mode: str) -> None:
     work = plrvo.Workload(sample_rate=1.0, steps=100_000, clip=1.0, dimension=10)

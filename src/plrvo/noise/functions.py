@@ -33,6 +33,15 @@ def log_expm1(y: ArrayLike) -> Array:
         return np.where(y > 0.7, y + np.log1p(-np.exp(-y)), np.log(np.expm1(np.minimum(y, 0.7))))
 
 
+def normal_hazard(x: ArrayLike) -> Array:
+    """phi(x)/P(Z > x), the slope of -log P(Z > x), to full relative precision."""
+    x = np.asarray(x, dtype=float)
+    near = np.minimum(x, _FAR_CUT)
+    with np.errstate(over="ignore"):  # of a square, whose exponential is 0
+        below = np.exp(-(near**2) / 2 - 0.5 * math.log(2 * math.pi) - special.log_ndtr(-near))
+    return np.where(x > _FAR_CUT, x + normal_excess(np.maximum(x, _FAR_CUT))[0], below)
+
+
 def normal_excess(c: ArrayLike) -> tuple[Array, Array]:
     """Mean of Z - c and variance of Z, given Z > c.
 

@@ -129,7 +129,7 @@ class _GammaFamily(Seed):
         return (
             -k * np.log1p(-argument) + outside,
             k * theta / safe + outside,
-            k * theta**2 / safe**2 + outside,
+            theta / safe * (k * theta / safe) + outside,
         )
 
     def survival(self, u: ArrayLike) -> Array:
