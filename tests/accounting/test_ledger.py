@@ -142,6 +142,9 @@ class _Understated(Laplace):
     def pure_loss(self, clip: float, dimension: int) -> float:
         return super().pure_loss(clip, dimension) / 2
 
+    def scaled(self, factor: float) -> Laplace:
+        return _Understated(self.b * factor)
+
 
 def test_a_number_that_an_attack_refutes_leaves_neither_bracket_calibration_nor_training() -> None:
     work = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)

@@ -13,6 +13,12 @@ Array = NDArray[np.float64]
 _FAR_CUT = 3.0
 
 
+def times_log1p(k: float, a: float, b: ArrayLike) -> Array:
+    """k log1p(a b); where a b is (about to be) too small for a double, k a b need not be."""
+    product = a * np.asarray(b, dtype=float)
+    return np.where(np.abs(product) < 1e-200, k * a * np.asarray(b, dtype=float), k * np.log1p(product))
+
+
 def expm1_minus(y: ArrayLike) -> Array:
     """e^y - 1 - y, to full relative precision, by its series where the three terms would cancel."""
     y = np.asarray(y, dtype=float)

@@ -87,7 +87,7 @@ class Laplace(Noise):
         return dimension * self.log_moment(clip / math.sqrt(dimension), eta)
 
     def pure_loss(self, clip: float, dimension: int) -> float:
-        return math.sqrt(dimension) * clip / self.b
+        return math.sqrt(dimension) * math.nextafter(clip / self.b, math.inf)  # never 0
 
     def scaled(self, factor: float) -> Laplace:
         return Laplace(self.b * factor)

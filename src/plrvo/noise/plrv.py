@@ -23,7 +23,7 @@ from plrvo.noise import sampling
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.envelope import spread_bound
 from plrvo.noise.exponentials import LaplaceSize, LomaxSize, SignedKernel
-from plrvo.noise.functions import expm1_minus
+from plrvo.noise.functions import expm1_minus, times_log1p
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.mixture import mixture_log_moment
 from plrvo.noise.mixtures import MixtureKernel, scale_for_all
@@ -280,7 +280,7 @@ class GammaPLRV(_Mixture):
         return math.log(self.k * self.theta / 2) - (self.k + 1) * np.log1p(self.theta * t)
 
     def _log_ratio(self, t: Array, s: Array) -> Array:
-        return (self.k + 1) * np.log1p(self.theta * s / (1 + self.theta * t))
+        return times_log1p(self.k + 1, self.theta, s / (1 + self.theta * t))
 
     def score(self, z: Any) -> Any:
         xp = sampling.namespace(z)
@@ -321,7 +321,7 @@ class GammaPLRV(_Mixture):
     def pure_loss(self, clip: float, dimension: int) -> float:
         if not self.shared:
             return super().pure_loss(clip, dimension)
-        return (self.k + dimension) * math.log1p(self.theta * math.sqrt(dimension) * clip)
+        return float(times_log1p(self.k + dimension, self.theta, math.sqrt(dimension) * clip))
 
     @property
     def pure_loss_margin(self) -> float:
