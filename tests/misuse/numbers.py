@@ -9,6 +9,7 @@ from typing import Any
 from tests.misuse.row import ANY, Section
 
 import plrvo
+from plrvo.accounting.correlated import Banded, Correlation, Participation
 from plrvo.accounting.gaussian_curve import gaussian_epsilon
 from plrvo.validate import InvalidArgument
 
@@ -44,6 +45,15 @@ def far_cut(mode: str) -> None:
         for seed in (plrvo.TruncatedNormalSeed(-1e9, 1.0), plrvo.ExponentialSeed(1e-9))
     )
     assert abs(cut.certified / twin.certified - 1) < 1e-8
+
+
+@D.row("correlate noise by a hundred thousand coefficients too small to be seen beside the first",
+       "they are counted: the sensitivity is rounded up", modes=ANY)  # fmt: skip
+def small_coefficients(mode: str) -> None:
+    n, small = 10**5, 1e-7
+    strategy = Banded((1.0,) + (small,) * (n - 1))
+    found = Correlation(strategy, Participation(steps_per_epoch=n)).sensitivity(n).value
+    assert found**2 - 1 >= (n - 1) * small**2 > 1e-10
 
 
 @D.row("measure clip and noise in units in which squares underflow", "refused, in words", modes=ANY,

@@ -151,6 +151,19 @@ def test_noise_whose_squares_are_no_doubles_is_refused(make: Any, scale: float) 
         make(scale)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("k", "theta"),
+    [(20.0, 1e-35), (20.0, 1e30), (1e19, 1e-19), (1e36, 1e-36), (1e42, 1e-42), (1e44, 3e-39), (1e300, 1e-300)],
+)
+def test_gamma_noise_of_any_k_has_its_law_in_every_type(k: float, theta: float, dtype: Any) -> None:
+    """20,000 values, false alarm 1e-6. At k = 1e42 singles took two values, at 1e50 none."""
+    noise = GammaPLRV(k, theta)
+    z = noise.sample(20_000, Keystream(bytes(32)), dtype).astype(np.float64)
+    assert len(np.unique(z)) > 19_900
+    assert stats.kstest(z, noise.cdf).pvalue > 1e-6
+
+
 def test_a_cut_beyond_all_numbers_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="std"):
         TruncatedNormalSeed(-1e300, 1e-300)

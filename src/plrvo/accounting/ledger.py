@@ -161,4 +161,5 @@ def sigma_effective(noise: Noise, work: Workload) -> float:
     For moments at integer orders only; not for a privacy loss distribution (theory, section 4).
     """
     clip = noise.sensitivity(work.clip, work.dimension)
-    return 1 / (clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1)))
+    signal = clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1))
+    return 1 / signal if signal else math.inf
