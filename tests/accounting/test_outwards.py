@@ -1,6 +1,7 @@
 """Certified numbers are upper bounds at the extremes too: against closed forms, mpmath and dp-accounting."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from mpmath import mp, mpf
 from plrvo.accounting import Certificate, Ledger, Workload
 from plrvo.accounting.certified import _few_kinds, checked, pure_epsilon
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
+from plrvo.accounting.group import group_epsilon
 from plrvo.accounting.lower import lower_loss
 from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, TruncatedNormalSeed, UniformSeed
@@ -169,3 +171,22 @@ def test_certified_is_never_below_what_is_known_at_extremes(scale, ratio, kind, 
     if kind in ("laplace", "huge k", "narrow") and q == 1 and steps == 1:
         # One coordinate that moves by the whole clip: delta = 1 - e^((epsilon - r)/2) for epsilon <= r.
         assert value >= (ratio + 2 * math.log1p(-delta)) * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("count", [1, 300, 20_000])
+def test_many_small_losses_beside_a_large_one_are_all_counted(count):
+    """Each is below the last bit of the sum, which lost them one by one. Against sixty digits."""
+    entries = [(Laplace(1.0), Workload(1.0, 10**6, 1.0, 1))]
+    entries += [(Laplace(1.0 + i * 1e-9), Workload(1.0, 1, 1.6e-10, 1)) for i in range(1, count + 1)]
+    with mp.workdps(60):
+        exact = sum(mpf(work.steps) * mpf(work.clip) / mpf(noise.b) for noise, work in entries)
+        assert exact <= mpf(pure_epsilon(entries)) <= exact * (1 + mpf(10) ** -13)
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_group_epsilons_are_rounded_up(size):
+    """Pure losses add up exactly: g examples cost g times the loss of one, which no rounding may reduce."""
+    for b in np.random.default_rng(5).uniform(0.5, 50.0, 30):
+        ledger = Ledger().plus(Laplace(float(b)), Workload(1.0, 3, 0.1, 1))
+        one = Fraction(3) * Fraction(0.1) / Fraction(float(b))
+        assert Fraction(group_epsilon(ledger, size, 1e-200)) >= size * one

@@ -54,7 +54,7 @@ def flattened(mode: str) -> None:
     "repeat every example eight times, for augmentation",
     "refused before the step: eight rows would be clipped for one example",
     error=BatchMismatch,
-    match="rows in a step whose batch has",
+    match="rows in a step than its batch has",
 )
 def repeated(mode: str) -> None:
     run = Private(mode)
@@ -68,7 +68,7 @@ def repeated(mode: str) -> None:
     "take half of the batch, or a batch and a bit",
     "refused before the step",
     error=BatchMismatch,
-    match="rows in a step whose batch has",
+    match="rows in a step than its batch has",
 )
 def half(mode: str) -> None:
     run = Private(mode)

@@ -31,18 +31,19 @@ def calibrate(
     validate.positive(epsilon=epsilon)
     validate.probability(delta=delta)
 
+    def ledger(wider: Noise) -> Ledger | CorrelatedLedger:
+        if correlation is None:
+            return Ledger().plus(wider, work)
+        return CorrelatedLedger(wider, work, correlation, work.steps)
+
+    def fitted(log_width: float) -> Noise:
+        found = noise.scaled(math.exp(log_width))
+        ledger(found).checked(delta)  # once, at the end: the search itself is not compared with attacks
+        return found
+
     def miss(log_width: float) -> float:
         """log of certified / budget: positive where the budget is missed. Clipped, since epsilon may be 0 or inf."""
-        wider = noise.scaled(math.exp(log_width))
-        value = (
-            (
-                Ledger().plus(wider, work)
-                if correlation is None
-                else CorrelatedLedger(wider, work, correlation, work.steps)
-            )
-            .certified(delta)
-            .value
-        )
+        value = ledger(noise.scaled(math.exp(log_width))).certified(delta).value
         return min(50.0, max(-50.0, math.log(value / epsilon))) if value > 0 else -50.0
 
     narrow = wide = 0.0
@@ -55,7 +56,7 @@ def calibrate(
         while miss(narrow) <= 0:
             wide, narrow = narrow, narrow - 1.0
             if narrow < -math.log(_WIDEST):
-                return noise.scaled(math.exp(narrow))
+                return fitted(narrow)
     from scipy import optimize  # here, so that importing plrvo does not wait for it
 
     root = optimize.toms748(miss, narrow, wide, xtol=_TOLERANCE / 4, rtol=1e-12)
@@ -63,4 +64,4 @@ def calibrate(
     while miss(root) > 0:
         root += step
         step *= 2
-    return noise.scaled(math.exp(root))
+    return fitted(root)

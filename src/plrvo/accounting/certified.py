@@ -103,19 +103,21 @@ def rdp_certificate(moment: Callable[[int], float], delta: float, largest: int) 
 
 def pure_epsilon(entries: Sequence[Entry]) -> float:
     """sum of T log1p(q expm1(r)), r the largest log likelihood ratio of a step; `inf` for unbounded losses."""
-    total = 0.0
+    terms = []
     for noise, work in entries:
         r = noise.pure_loss(work.clip, work.dimension)
         if not r > 0:
             raise ArithmeticError(f"a largest loss of {r} is impossible for noise; please report {noise}, {work}")
         r *= 1 + noise.pure_loss_margin
         if work.sample_rate == 1:
-            total += work.steps * r
+            terms.append(work.steps * r)
         elif r < 700:
-            total += work.steps * math.log1p(work.sample_rate * math.expm1(r))
+            terms.append(work.steps * math.log1p(work.sample_rate * math.expm1(r)))
         else:  # e^r is beyond a double: log(1 - q + q e^r) in logarithms
-            total += work.steps * float(np.logaddexp(math.log1p(-work.sample_rate), math.log(work.sample_rate) + r))
-    return total * (1 + PURE_MARGIN)
+            log_ratio = np.logaddexp(math.log1p(-work.sample_rate), math.log(work.sample_rate) + r)
+            terms.append(work.steps * float(log_ratio))
+    total = math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf  # rounded once, however many there are
+    return math.nextafter(total * (1 + PURE_MARGIN), math.inf)
 
 
 def checked(certificate: Certificate) -> Certificate:
@@ -149,7 +151,7 @@ def _moments(entries: Sequence[Entry], delta: float) -> list[tuple[Callable[[int
 
 
 def _total(steps: Sequence[tuple[int, StepMoments]]) -> Callable[[int], float]:
-    return lambda lambda_: sum(count * moments(lambda_) for count, moments in steps)
+    return lambda lambda_: math.fsum(count * moments(lambda_) for count, moments in steps)
 
 
 def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:

@@ -71,7 +71,7 @@ class Ledger:
         return sum(work.steps for _, work in self.entries)
 
     def certified(self, delta: float) -> Certificate:
-        """The certified epsilon alone, which is fast."""
+        """The certified epsilon alone, which is fast: for searches. What leaves them has been `checked`."""
         validate.probability(delta=delta)
         if not self.entries:
             return Certificate(0.0, None, "pure")
@@ -83,18 +83,25 @@ class Ledger:
         validate.non_negative(epsilon=epsilon)
         return certified_delta(self.entries, epsilon) if self.entries else Certificate(0.0, None, "pure")
 
+    def lower(self, delta: float) -> float:
+        """What an attacker provably reaches."""
+        if not self.entries:
+            return 0.0
+        with np.errstate(over="ignore"):
+            return lower_loss(self.entries, delta).epsilon(delta)
+
+    def checked(self, delta: float) -> Certificate:
+        """The certified epsilon, after the lower bound has not refuted it."""
+        return unrefuted(self.certified(delta), self.lower(delta), self.to_list())
+
     def epsilon(self, delta: float) -> Epsilon:
         """The whole bracket."""
-        upper = self.certified(delta)
+        upper, lower = self.certified(delta), self.lower(delta)
+        unrefuted(upper, lower, self.to_list())
         if not self.entries:
             return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
         with np.errstate(over="ignore"):
-            lower = lower_loss(self.entries, delta).epsilon(delta)
             published = published_epsilon(self.entries, delta)
-        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
-            raise ArithmeticError(
-                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
-            )
         return Epsilon(upper.value, lower, published[0] if published else None, delta, upper.method, upper.order)
 
     def to_list(self) -> list[dict[str, Any]]:
@@ -107,6 +114,13 @@ class Ledger:
         if not isinstance(items, (list, tuple)):
             raise InvalidArgument("ledger", items, "a list of entries")
         return Ledger(tuple(_entry(item) for item in items))
+
+
+def unrefuted(upper: Certificate, lower: float, entries: Sequence[Mapping[str, Any]]) -> Certificate:
+    """The certificate, unless an attack exceeds it: a bug, if it ever happens, and no number is better than that."""
+    if lower > upper.value:
+        raise ArithmeticError(f"lower bound {lower} exceeds certified {upper.value}; please report {entries}")
+    return upper
 
 
 def _merged(entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -147,4 +161,5 @@ def sigma_effective(noise: Noise, work: Workload) -> float:
     For moments at integer orders only; not for a privacy loss distribution (theory, section 4).
     """
     clip = noise.sensitivity(work.clip, work.dimension)
-    return 1 / (clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1)))
+    signal = clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1))
+    return 1 / signal if signal else math.inf

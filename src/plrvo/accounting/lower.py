@@ -36,7 +36,7 @@ def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
     parts = []
     for noise, work in _few_kinds(entries):
-        unit, clip = _in_units(noise, work)
+        unit, clip = _in_units(noise, work.clip)
         parts.append((_step(unit, clip, work.dimension, work.sample_rate), work.steps))
     return compose(parts, delta)
 
@@ -49,6 +49,9 @@ def one_gradient_loss(
     The gradient has norm `clip`, or less where that is beyond any use, and the spread that is worst for all rows
     together at order 2. A row shows factor times it.
     """
+    noise, clip = _in_units(noise, clip)
+    if clip < _SHORTEST:
+        return compose([(Atoms(np.ones(1), np.ones(1)), 1)], delta)
     information = noise.fisher_information()
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(information) / max(factor for factor, _ in rows))
     spread = 1
@@ -67,7 +70,7 @@ def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
     A smaller rate is a post-processing (pass an output on with probability q'/q, and else noise of one's own), a
     shorter gradient is within the clip, and Laplace and Gaussian noise are measured in their own units first.
     """
-    kinds = [(_in_units(noise, work), work) for noise, work in entries]
+    kinds = [(_in_units(noise, work.clip), work) for noise, work in entries]
     if len(kinds) <= _MOST_KINDS:
         return list(entries)
     steps = [(noise, replace(work, clip=clip)) for (noise, clip), work in kinds]
@@ -91,12 +94,12 @@ def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
     return merged[-_MOST_KINDS:]
 
 
-def _in_units(noise: Noise, work: Workload) -> tuple[Noise, float]:
+def _in_units(noise: Noise, clip: float) -> tuple[Noise, float]:
     if isinstance(noise, Laplace):
-        return Laplace(1.0), work.clip / noise.b * (1 - 2.0**-50)
+        return Laplace(1.0), clip / noise.b * (1 - 2.0**-50)
     if isinstance(noise, Gaussian):
-        return Gaussian(1.0), work.clip / noise.sigma * (1 - 2.0**-50)
-    return noise, work.clip
+        return Gaussian(1.0), clip / noise.sigma * (1 - 2.0**-50)
+    return noise, clip
 
 
 @lru_cache(maxsize=64)
@@ -119,6 +122,8 @@ def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
 def _released(noise: Noise, x: float, spread: int) -> Atoms:
     """`spread` coordinates that move by x each, against none that move."""
     high, low = _coordinate(noise, x)
+    if not high.size:  # what is shown is less than the rounding of probabilities: nothing
+        return Atoms(np.ones(1), np.ones(1))
     return _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
 
 

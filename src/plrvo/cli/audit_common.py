@@ -130,7 +130,7 @@ def fitted(
             raise InvalidArgument(name, value, "no width of the noise beside --epsilon, which finds it")
     if kind is options.NoiseKind.gamma:
         required(k=k)
-    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
+    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / (work.clip * (k or 1.0)), shared, noise_file)
     return [(value, calibrate(start, work, value, delta)) for value in epsilons]
 
 

@@ -33,7 +33,7 @@ def calibrate(
     work = read_workload(clip, sample_rate, steps, dimension)
     if noise is NoiseKind.gamma:
         required(k=k)
-    start = read_noise(noise, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, noise_file)
+    start = read_noise(noise, work.clip, 1.0, work.clip, k, 1 / (work.clip * (k or 1.0)), shared, noise_file)
     fitted = fit(start, work, epsilon, delta)  # type: ignore[arg-type]
     bracket = bracket_of(fitted, work, delta)
     multiplier = {"noise_multiplier": fitted.sigma / work.clip} if isinstance(fitted, Gaussian) else {}

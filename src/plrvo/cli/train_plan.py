@@ -38,7 +38,7 @@ def make_plan(
             raise InvalidArgument(name, value, "no value beside --epsilon, which fits the noise's width")
     if kind is options.NoiseKind.gamma and k is None:
         k = DEFAULT_K
-    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / work.clip, shared, None)
+    start = read_noise(kind, work.clip, 1.0, work.clip, k, 1 / (work.clip * (k or 1.0)), shared, None)
     required(epsilon=epsilon)
     fitted = calibrate(start, work, epsilon, delta, correlation)
     return Plan.certify(fitted, work, delta, epsilon, correlation)

@@ -63,13 +63,16 @@ class GridNoise(Noise):
             )
         if isinstance(self.base, GammaPLRV) and self.base.k < 1:
             raise InvalidArgument("k", self.base.k, "at least 1 for exact noise")
+        if not 1e-150 <= self.width <= 1e150:
+            raise InvalidArgument("noise", self.base, "a width between 1e-150 and 1e150: clip and noise in other units")
         if self.width / self.cell > FINEST:
             raise InvalidArgument("grid", self.cell, f"at least {self.width / FINEST:.3g}, 2^-32 of the noise's width")
 
     @property
     def width(self) -> float:
         """1/sqrt(I) of the continuous noise: its standard deviation if Gaussian, its scale if Laplace."""
-        return 1 / math.sqrt(self.base.fisher_information())
+        information = self.base.fisher_information()
+        return 1 / math.sqrt(information) if information else math.inf
 
     @cached_property
     def reals(self) -> Reals:
@@ -104,8 +107,8 @@ class GridNoise(Noise):
         return self.base
 
     def sensitivity(self, clip: float, dimension: int) -> float:
-        """C + gamma sqrt(n)/2, and a hair for the rounding of this sum itself."""
-        return (clip + self.cell * math.sqrt(dimension) / 2) * (1 + 2.0**-50)
+        """C + gamma sqrt(n)/2, rounded up."""
+        return math.nextafter((clip + self.cell * math.sqrt(dimension) / 2) * (1 + 2.0**-50), math.inf)
 
     @property
     def largest_order(self) -> int:

@@ -42,7 +42,7 @@ class CertifiedAccountant(IAccountant):
 
     def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
         """The certified epsilon of all steps so far."""
-        return self.ledger.certified(delta).value
+        return self.ledger.checked(delta).value
 
     def bracket(self, delta: float) -> Epsilon:
         """The whole bracket of all steps so far."""

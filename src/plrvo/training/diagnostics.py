@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plrvo.training.loop import write_history
+from plrvo.training.loop import read_history, write_history
 
 FILE = "unsafe-diagnostics.jsonl"
 WARNING = f"--unsafe-diagnostics: {FILE} tells of private examples without noise; no guarantee covers it"
@@ -19,7 +19,7 @@ WARNING = f"--unsafe-diagnostics: {FILE} tells of private examples without noise
 
 @dataclass
 class Diagnostics:
-    """One row for what is known before the first step, and one for each step of this process.
+    """One row for what is known before the first step, and one for each step, of earlier processes too.
 
     The loop reports every part of a batch, then the end of the step.
     """
@@ -40,6 +40,11 @@ class Diagnostics:
         mean = self._loss / self._examples if self._examples else None
         self.rows.append({"step": step, "batch_size": self._examples, "training_loss": mean})
         self._examples, self._loss = 0, 0.0
+
+    def take_up(self, steps: int) -> None:
+        """Go on after so many steps of a process before this one."""
+        if self.path.exists():
+            self.rows = [row for row in read_history(self.path) if row.get("step", 0) <= steps]
 
     def write(self) -> None:
         write_history(self.path, self.rows)

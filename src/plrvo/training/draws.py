@@ -12,7 +12,10 @@ from collections import deque
 
 
 class BatchMismatch(RuntimeError):
-    """A step that does not belong to one whole batch of the engine's loader; nothing of it was released."""
+    """A step that does not belong to one whole batch of the engine's loader; nothing of it was released.
+
+    It does not say how large the batch was, which is private too.
+    """
 
 
 class Draws:
@@ -46,8 +49,8 @@ class Draws:
         """So many rows take part in the step under way; with the last of them the batch must be complete."""
         if not self._waiting:
             raise BatchMismatch(
-                f"a step of {rows} rows without a batch: expected one step for each batch of the loader that "
-                "make_private returned, on that batch and no other"
+                "a step without a batch: expected one step for each batch of the loader that make_private returned, "
+                "on that batch and no other"
             )
         size = self._waiting[0]
         if not self._ahead and len(self._waiting) > 1:
@@ -56,7 +59,7 @@ class Draws:
         if rows > size or (last and rows != size):
             self._rows = 0
             raise BatchMismatch(
-                f"{rows} rows in a step whose batch has {size} examples: expected one row for each example, once; "
+                "other rows in a step than its batch has examples: expected one row for each example, once; "
                 "layers on flattened positions, repeated examples and parts of batches are not what the plan covers"
             )
         if last:
@@ -65,11 +68,10 @@ class Draws:
         self._rows = 0 if last else rows
 
     def _refuse_skipped(self) -> None:
-        size = self._waiting[0]
         self._waiting.clear()
         self._rows = 0
         raise BatchMismatch(
-            f"a batch of {size} examples was drawn and no step was taken for it: expected one step for every "
+            "a batch was drawn and no step was taken for it: expected one step for every "
             "batch, empty ones included; which batches take a step must not depend on them"
         )
 

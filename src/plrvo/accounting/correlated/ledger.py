@@ -38,7 +38,7 @@ from plrvo.accounting.certified import (
 from plrvo.accounting.correlated.correlation import Correlation
 from plrvo.accounting.correlated.participation import CyclicPoisson
 from plrvo.accounting.gaussian_curve import gaussian_epsilon
-from plrvo.accounting.ledger import Epsilon, Ledger
+from plrvo.accounting.ledger import Epsilon, Ledger, unrefuted
 from plrvo.accounting.lower import lower_loss, one_gradient_loss
 from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
@@ -109,7 +109,8 @@ class CorrelatedLedger:
     def release(self) -> Workload:
         """The one release that costs at least as much as all rows so far; one for each visit where they are sampled."""
         found, visits = self.correlation.sensitivity(self.work.steps, self.taken), self.correlation.participation
-        one = Workload(1.0, 1, found.value * self.work.clip, found.rows * self.work.dimension)
+        clip = math.nextafter(found.value * (1 + 2.0**-51) * self.work.clip, math.inf)  # a root and a product
+        one = Workload(1.0, 1, clip, found.rows * self.work.dimension)
         if not isinstance(visits, CyclicPoisson):
             return one
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
@@ -125,18 +126,18 @@ class CorrelatedLedger:
                 return self._shared(release, delta)
             return certified_epsilon([(self.noise, release)], delta)
 
+    def checked(self, delta: float) -> Certificate:
+        """The certified epsilon, after the lower bound has not refuted it."""
+        return unrefuted(self.certified(delta), self.lower(delta), self.to_list())
+
     def epsilon(self, delta: float) -> Epsilon:
         """The whole bracket."""
-        upper = self.certified(delta)
+        upper, lower = self.certified(delta), self.lower(delta)
+        unrefuted(upper, lower, self.to_list())
         if not self.taken:
             return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
         with np.errstate(over="ignore"):
-            lower = self._lower(delta)
             published = published_epsilon([(self.noise, self.release())], delta)
-        if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
-            raise ArithmeticError(
-                f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
-            )
         return Epsilon(upper.value, lower, published[0] if published else None, delta, upper.method, upper.order)
 
     def to_list(self) -> list[dict[str, Any]]:
@@ -155,6 +156,11 @@ class CorrelatedLedger:
         (item,) = items
         noise, work = noise_from_dict(item["noise"]), Workload(**item["workload"])
         return CorrelatedLedger(noise, work, Correlation.from_dict(item["correlation"]), item["taken"])
+
+    def lower(self, delta: float) -> float:
+        """What an attacker provably reaches."""
+        with np.errstate(over="ignore"):
+            return self._lower(delta) if self.taken else 0.0
 
     def _lower(self, delta: float) -> float:
         if isinstance(self.correlation.participation, CyclicPoisson):
