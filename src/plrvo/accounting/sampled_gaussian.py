@@ -9,15 +9,10 @@ apart ("connect the dots", Doroshenko et al. 2022). The steps are composed by a 
 
 **Rounding.** A transform leaves errors of about 1e-16 in every point, which is nothing in the bulk of a distribution
 and everything in a tail of 1e-12. So the tail is made the bulk: masses are tilted by e^(theta l) / M(theta), with theta
-the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53, N points and T steps:
+the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53 and T steps:
 
-- Cooley and Tukey's algorithm errs by at most eta = 8 u log2(N) relative in the 2-norm (Higham 2002, theorem 24.2,
-  with twiddle factors good to 2 u). Tilted masses w have sum 1, hence a spectrum of modulus at most 1, whose T-th
-  power errs by at most T times as much; T-1 products of complex numbers err by 3 u each. So the **2-norm of the
-  error** of the composed, tilted distribution is at most 1.01 (sum of T (eta + 3u) |w|_2 + eta |w|_2), as long as the
-  sum of T eta sqrt(N) |w|_2 is below 0.01 (otherwise there is no bound). By Cauchy and Schwarz delta errs by at most
-  that times the 2-norm of the factors of the masses, which is added. The transform is in long double, whose u is
-  2^-64 on x86 and 2^-53 elsewhere.
+- The 2-norm of the error of the composed, tilted distribution has a bound (`transform`). By Cauchy and Schwarz delta
+  errs by at most that times the 2-norm of the factors of the masses, which is added.
 - A mass errs by a relative 16 u, its tilt by 2 u theta |l|: a factor exp(sum of T u (16 + 2 theta |l|)) on delta.
 - A loss errs by 8 u (|L| + |m x|): epsilon is raised by so much for every step.
 - What leaves the window at the bottom, or at the top, comes back at the other end: masses are only added. What
@@ -37,13 +32,13 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy import fft, special
+from scipy import special
 
+from plrvo.accounting.transform import law_of_sum
 from plrvo.noise.base import Array
 from plrvo.noise.quadrature import legendre
 
 _U = 2.0**-53
-_FINE = float(np.finfo(np.longdouble).eps) / 2
 _MOST_CELLS = 1 << 21
 _LARGEST_SIGNAL = 1000.0  # beyond it a step does not fit into memory
 _LOG_TAIL = math.log(1e-18)  # of the tilted law, outside the window
@@ -226,10 +221,8 @@ class _Composed:
         points = max(2.0, (top - bottom) / interval + 4)
         if not points <= 1 << 22:
             return None
-        log_size = math.ceil(math.log2(points))
-        size, first = 1 << log_size, math.floor(bottom / interval) - 1
-        eta = 8 * _FINE * log_size
-        spectrum, offset, error, loose = np.ones(size // 2 + 1, np.clongdouble), 0, 0.0, 0.0
+        size, first = 1 << math.ceil(math.log2(points)), math.floor(bottom / interval) - 1
+        offset, folded = 0, []
         for part, count in parts:
             # Twice the root of the factor, which is beyond a double where the mass is nearly 0.
             half = np.exp((theta * part.losses - part.moments(theta)[0]) / 2)
@@ -237,22 +230,16 @@ class _Composed:
             tilted /= tilted.sum()
             places = np.arange(len(tilted))
             centre = round(float(np.sum(tilted * places)))
-            folded = np.bincount((places - centre) % size, tilted, size)
+            folded.append((np.bincount((places - centre) % size, tilted, size), count))
             offset += count * (part.first + centre)
-            spectrum *= _power(fft.rfft(folded.astype(np.longdouble)), count)
-            norm = float(np.linalg.norm(folded))
-            error += count * (eta + 3 * _FINE) * norm
-            loose += count * eta * math.sqrt(size) * norm
-        if loose > 0.01:
-            return None
-        error += eta * float(np.linalg.norm(spectrum.astype(complex))) * math.sqrt(2 / size)
-        mass = np.roll(fft.irfft(spectrum, size).astype(float), offset - first)
+        total = law_of_sum(folded, size)
+        mass = np.roll(total.law, offset - first)
         losses = interval * (first + np.arange(size, dtype=float))
         widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts)
         count = sum(count for _, count in parts)
         # The sums of M are pairwise, and were divided by again: what is left is covered twenty times over.
         log_factor = _U * (256 + count * (16 + 4 * abs(theta) * widest + 64) + 8 * (abs(value) + abs(theta * epsilon)))
-        return _Composed(losses, mass, value - theta * losses, 1.01 * error, missing + lost, raised, log_factor)
+        return _Composed(losses, mass, value - theta * losses, total.norm, missing + lost, raised, log_factor)
 
     @cached_property
     def back(self) -> Array:
@@ -289,17 +276,6 @@ class _Composed:
         while not self.delta(root) <= delta:
             root, width = root + width, 2 * width
         return root
-
-
-def _power(values: np.ndarray, exponent: int) -> np.ndarray:
-    """values ** exponent by squaring, whose rounding is that of `exponent` products."""
-    result = np.ones_like(values)
-    while exponent:
-        if exponent & 1:
-            result = result * values
-        exponent >>= 1
-        values = values * values if exponent else values
-    return result
 
 
 class _Cumulants:
