@@ -13,7 +13,8 @@ the saddle point of the epsilon in question, composed, and tilted back. With u =
 
 - The 2-norm of the error of the composed, tilted distribution has a bound (`transform`). By Cauchy and Schwarz delta
   errs by at most that times the 2-norm of the factors of the masses, which is added.
-- A mass errs by a relative 16 u, its tilt by 2 u theta |l|: a factor exp(sum of T u (16 + 2 theta |l|)) on delta.
+- A mass within r of both means errs by a relative u (16 + 4 r^2), for the squares in its densities, its tilt by
+  2 u theta |l|: a factor exp(sum of T u (16 + 4 r^2 + 2 theta |l|)) on delta.
 - A loss errs by 8 u (|L| + |m x|): epsilon is raised by so much for every step.
 - What leaves the window at the bottom, or at the top, comes back at the other end: masses are only added. What
   is missing above the window has Chernoff's bound, which is added to delta, and so are the tails of x that are cut.
@@ -56,12 +57,13 @@ class Steps:
 
 @dataclass(frozen=True)
 class _Loss:
-    """Masses at losses (first + j) * interval of one step, and the largest error of a loss."""
+    """Masses at losses (first + j) * interval of one step, the largest error of a loss, the relative one of a mass."""
 
     interval: float
     first: int
     mass: Array
     error: float
+    mass_error: float
 
     @cached_property
     def losses(self) -> Array:
@@ -151,8 +153,10 @@ def _one_step(m: float, q: float, interval: float, reach: float, added: bool) ->
     low, high = (float(v) for v in _loss(np.array([start, end]), m, q))
     grid = interval * np.arange(math.ceil(low / interval), math.floor(high / interval) + 1.0)
     if q < 1:
-        inside = np.expm1(grid) + q
-        grid = np.log(inside[inside > 0] / q)
+        # e^L - (1-q) = e^L (1 - e^(log(1-q) - L)): as q goes to 1 the difference alone would lose its digits.
+        least = math.log1p(-q)
+        grid = grid[grid > least]
+        grid = grid + np.log(-np.expm1(least - grid)) - math.log(q)
     x = np.concatenate([[start, end], extra, grid / m + m / 2])
     x = np.unique(np.clip(x, start, end))
     widths = np.diff(x)
@@ -173,9 +177,8 @@ def _one_step(m: float, q: float, interval: float, reach: float, added: bool) ->
     first = int(index.min())
     size = int(index.max()) - first + 2
     masses = np.bincount(index - first, total - upper, size) + np.bincount(index - first + 1, upper, size)
-    return _Loss(
-        interval, first, np.asarray(masses, dtype=float), 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
-    )
+    loss_error = 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
+    return _Loss(interval, first, np.asarray(masses, dtype=float), loss_error, _U * (16 + 4 * (m + reach) ** 2))
 
 
 def _loss(x: Array, m: float, q: float) -> Array:
@@ -238,7 +241,8 @@ class _Composed:
         widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts)
         count = sum(count for _, count in parts)
         # The sums of M are pairwise, and were divided by again: what is left is covered twenty times over.
-        log_factor = _U * (256 + count * (16 + 4 * abs(theta) * widest + 64) + 8 * (abs(value) + abs(theta * epsilon)))
+        log_factor = _U * (256 + count * (64 + 4 * abs(theta) * widest) + 8 * (abs(value) + abs(theta * epsilon)))
+        log_factor += sum(count * part.mass_error for part, count in parts)
         return _Composed(losses, mass, value - theta * losses, total.norm, missing + lost, raised, log_factor)
 
     @cached_property
