@@ -8,11 +8,11 @@
   post-processing. Those without sampling enter as one step. An effective sigma of another noise is never used there:
   domination holds for moments, not for loss distributions.
 
-**Rounded outwards.** An `rdp` epsilon has 1e-10 of itself added: moments of closed forms are good to 1e-13, those by
-quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). For a
-`pure` one the largest loss of a step has added what its noise says it may err by (`Noise.pure_loss_margin`), before
-e^r makes more of it, and the total 2^-49, the rounding of a dozen operations. `exact` and `pld` say in their modules
-what they add.
+**Rounded outwards.** What a noise says its numbers may err by is added before a step makes more of it: to the joint
+moments of an `rdp` epsilon (`Noise.moment_margin`, in `moments`, where log-binomials carry a bound of their own) and
+to the largest loss of a `pure` one (`Noise.pure_loss_margin`). Sums and logarithms that follow err by less than 1e-12
+of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact` and `pld` say in their
+modules what they add.
 """
 
 from __future__ import annotations

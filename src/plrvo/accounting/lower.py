@@ -16,8 +16,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+from scipy import special
 
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
+from plrvo.accounting.transform import law_of_sum
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.gaussian import Gaussian
@@ -29,7 +31,6 @@ _MOST_KINDS = 32  # of steps that are attacked
 _MAX_SPREAD = 1 << 14
 _LARGEST_SIGNAL = 30.0  # length of a gradient in units of the noise
 _SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothing
-_NEGLIGIBLE = 1e-15  # above the rounding error of a distribution that comes out of a Fourier transform
 
 
 def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
@@ -115,16 +116,33 @@ def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
         x = noise.cell * math.floor(x / noise.cell)
         if x == 0:  # a grid so coarse that no gradient of whole cells is within the clip
             return Atoms(np.ones(1), np.ones(1))
-    pair = _released(noise, x, spread)
-    return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
+    return _released(noise, x, spread, q)
 
 
-def _released(noise: Noise, x: float, spread: int) -> Atoms:
-    """`spread` coordinates that move by x each, against none that move."""
-    high, low = _coordinate(noise, x)
-    if not high.size:  # what is shown is less than the rounding of probabilities: nothing
-        return Atoms(np.ones(1), np.ones(1))
-    return _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
+def _released(noise: Noise, x: float, spread: int, q: float = 1.0) -> Atoms:
+    """`spread` coordinates that move by x each with probability q, against none that move.
+
+    An interval to the right of the middle has mass `high` where they move and `low` where not, and its mirror image
+    the other way round. The divergence grows in every mass of P and falls in every mass of Q, so that P is taken from
+    below and Q from above, by what each may err.
+    """
+    (high, high_error), (low, low_error) = _coordinate(noise, x)
+    nothing = Atoms(np.ones(1), np.ones(1))  # what is shown is less than the rounding of probabilities
+    if not high.size:
+        return nothing
+    if spread > 1:
+        # No larger than it is, and 0 where rounding leaves no sign of it.
+        loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
+        pair = _many(np.maximum(loss, 0.0), np.maximum(high - high_error + low - low_error, 0.0), spread)
+        return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
+    least = np.append(np.maximum(low - low_error, 0.0), np.maximum(high - high_error, 0.0))
+    most = np.append(high + high_error, low + low_error)
+    p = (1 - q) * np.roll(least, len(high)) + q * least
+    keep = p > 1e-200 * np.append(high, high)
+    if not keep.any():
+        return nothing
+    # A loss of more than 460 counts as one of 460: rounded down.
+    return Atoms(p[keep], np.maximum(most, 1e-200 * p)[keep])
 
 
 def _spread(noise: Noise, clip: float, dimension: int) -> int:
@@ -143,8 +161,8 @@ def _spread(noise: Noise, clip: float, dimension: int) -> int:
     return int(counts[np.argmax(cost > cost.max() * (1 - 1e-9))])
 
 
-def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
-    """Masses of intervals to the right of x/2, moved by x and not moved. The left side is the mirror image."""
+def _coordinate(noise: Noise, x: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Masses of intervals to the right of x/2, moved by x and not moved, with errors. The left is the mirror image."""
     scale = 1 / math.sqrt(noise.fisher_information())
     near = np.linspace(0.0, x / 2, 257)[:-1]
     far = np.concatenate([np.linspace(0.0, 12.0, 700), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
@@ -152,34 +170,37 @@ def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
     if noise.cell:  # borders between cells of the output, whose middle is at x/2
         border = 0.5 * (1 + round(x / noise.cell) % 2)
         t = np.unique(np.ceil(t / noise.cell - border) + border) * noise.cell
-    high, low = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
-    # Masses are differences of tails, good to a few of their last bits. So much is exchanged with the mirror image, or
-    # else the rounding of tiny shifts would look like a loss.
-    error = 2.0**-49 * (noise.cdf(x / 2 - t[:-1]) + noise.cdf(-x / 2 - t[:-1]))
-    high, low = high - error, low + error
-    keep = high > np.maximum(low, 1e-60)
-    # A loss of more than 460 counts as one of 460: rounded down.
-    return high[keep], np.maximum(low, high * 1e-200)[keep]
+    (high, high_error), (low, low_error) = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
+    keep = high > 1e-60
+    return (high[keep], high_error[keep]), (low[keep], low_error[keep])
 
 
-def _mass(noise: Noise, edges: Array) -> Array:
-    """Probability of each interval, from whichever tail is smaller."""
+def _mass(noise: Noise, edges: Array) -> tuple[Array, Array]:
+    """Probability of each interval, from whichever tail is smaller, and what it may err by.
+
+    A tail t errs by less than 2^-50 (8 + |log t|) of itself: the rounding of its edge and of the logarithm that it
+    is made of (tests compare with mpmath). The other end of the interval has the smaller tail.
+    """
     lower_tail, upper_tail = noise.cdf(edges), noise.cdf(-edges)
-    return np.maximum(np.where(edges[:-1] < 0, np.diff(lower_tail), -np.diff(upper_tail)), 0.0)
+    below = edges[:-1] < 0
+    tail = np.where(below, lower_tail[1:], upper_tail[:-1])
+    mass = np.maximum(np.where(below, np.diff(lower_tail), -np.diff(upper_tail)), 0.0)
+    return mass, 2.0**-49 * (8 * tail - special.xlogy(tail, tail))
 
 
-def _many(high: Array, low: Array, count: int) -> Atoms:
+def _many(loss: Array, mass: Array, count: int) -> Atoms:
     """`count` independent coordinates, with losses on a lattice.
 
-    An interval and its mirror image have losses +l and -l. Exchanging the two with a small probability (a
-    post-processing) lowers l, here to the next lattice point, so that all losses are multiples of the step and their
-    sum is exact.
+    An interval and its mirror image have losses +l and -l, and `mass` together. Exchanging the two with a small
+    probability (a post-processing) lowers l, here to the next lattice point, so that all losses are multiples of the
+    step and their sum is exact.
     """
-    loss, mass = np.log(high / low), high + low
+    if not np.any(loss > 0):
+        return Atoms(np.ones(1), np.ones(1))
     room = SIZE / 2 / (12 * math.sqrt(count) + count * float(loss.max()) / 2)
     levels = max(2, min(4096, int(room)))
     # The step is chosen so that one group of losses (all but all of them for Laplace noise) falls on the lattice.
-    candidates = np.quantile(loss, [0.25, 0.5, 0.75, 1.0]) * (1 - 1e-7) / levels
+    candidates = np.quantile(loss[loss > 0], [0.25, 0.5, 0.75, 1.0]) * (1 - 1e-7) / levels
     index = [np.minimum(np.floor(loss / step), 2 * levels) for step in candidates]
     best = int(np.argmax([np.sum(mass * (i * step) ** 2) for i, step in zip(index, candidates, strict=True)]))
     step, cells = candidates[best], index[best].astype(np.int64)
@@ -187,13 +208,26 @@ def _many(high: Array, low: Array, count: int) -> Atoms:
     row = np.bincount(cells, mass * (1 - share), minlength=SIZE) + np.bincount(
         -cells % SIZE, mass * share, minlength=SIZE
     )
-    total = np.fft.irfft(np.fft.rfft(row) ** count, SIZE)
+    total = law_of_sum([(row, count)], SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
+    # What comes back there, having left the window on the right, or on the left a second time, is charged.
+    error = total.error + _beyond(row, count, SIZE // 2) + _beyond(row[-np.arange(SIZE)], count, SIZE)
     half = np.arange(1, SIZE // 2)
-    without = np.maximum(total[-half] - _NEGLIGIBLE, 0.0)
-    centre = max(0.0, float(total[0]))
+    without = np.maximum(total.law[-half] - error, 0.0)
+    centre = max(0.0, float(total.law[0]) - error)
     tilt = np.exp(-step * half)
     q = np.concatenate([without[::-1], [centre], without * tilt])
     p = np.concatenate([(without * tilt)[::-1], [centre], without])
     keep = (p > 0) & (q > 0)
     return Atoms(p[keep], q[keep])
+
+
+def _beyond(law: Array, count: int, end: int) -> float:
+    """Chernoff's bound on the probability of a sum of `end` or more; indices of the right half are negative."""
+    filled = np.flatnonzero(law)
+    index = np.where(filled < SIZE // 2, filled, filled - SIZE)
+    if count * int(index.max()) < end:
+        return 0.0
+    tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / int(index.max())
+    exponents = count * special.logsumexp(tilts * index, b=law[filled], axis=1) - tilts[:, 0] * end
+    return math.exp(min(0.0, float(exponents.min())))

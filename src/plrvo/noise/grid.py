@@ -146,6 +146,10 @@ class GridNoise(Noise):
     def log_joint_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
         return self.base.log_joint_moment(self.sensitivity(clip, dimension), dimension, eta, tail)
 
+    @property
+    def moment_margin(self) -> float:
+        return self.base.moment_margin
+
     def pure_loss(self, clip: float, dimension: int) -> float:
         return self.base.pure_loss(self.sensitivity(clip, dimension), dimension)
 

@@ -175,6 +175,10 @@ class _Mixture(Noise):
             out[active] = self._worst_product(clip, dimension, eta[active])
         return out
 
+    @property
+    def moment_margin(self) -> float:
+        return 1e-11  # of quadratures, which tests compare with mpmath
+
     def log_stream_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
         if not self.shared:
             return super().log_stream_moment(clip, dimension, eta, tail)
