@@ -270,7 +270,7 @@ class GammaPLRV(_Mixture):
         return GammaSeed(self.k, self.theta)
 
     @property
-    def _score_bound(self) -> float:  # type: ignore[override]
+    def _score_bound(self) -> float:
         return (self.k + 1) * self.theta
 
     @property

@@ -143,8 +143,8 @@ class TruncatedNormalSeed(Seed):
         return np.exp(self._log_survival(u))
 
     def _log_survival(self, u: ArrayLike) -> Array:
-        u = np.maximum(np.asarray(u, dtype=float), self.low)
-        return self._log_above((u - self.low) / self.std, (u - self.mean_before) / self.std)
+        above: Array = np.asarray(np.maximum(np.asarray(u, dtype=float), self.low))
+        return self._log_above((above - self.low) / self.std, (above - self.mean_before) / self.std)
 
     def _log_above(self, w: Array, x: Array) -> Array:
         """log S(c + w) - log S(c), S = P(Z > .), c the cut and x = c + w: of full relative precision, wherever c is.
