@@ -182,6 +182,26 @@ def emptied(mode: str) -> None:
     run.engine.accountant.ledger = plrvo.Ledger()
 
 
+@C.row(
+    "load a checkpoint into an engine that has taken steps, or give it another ledger",
+    "refused: those steps would be forgotten; a new engine resumes",
+    error=InvalidArgument,
+    match="released 2 steps already",
+)
+def loaded_over(mode: str) -> None:
+    first, second = (Private(mode, steps=6, noise=plrvo.Laplace(10.0), epsilon=2.0) for _ in range(2))
+    first.train(3)
+    second.train(2)
+    try:
+        second.engine.accountant.load_state_dict(first.engine.accountant.state_dict())
+    except InvalidArgument as refused:
+        assert "that were taken" in str(refused)  # noqa: PT017
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint"
+        first.engine.save_checkpoint(path=path, module=first.module, optimizer=first.optimizer)
+        second.engine.load_checkpoint(path=path, module=second.module, optimizer=second.optimizer)
+
+
 @C.row("use a schedule of the clip", "refused at its first step", error=InvalidArgument, match="max_grad_norm")
 def clip_schedule(mode: str) -> None:
     ExponentialGradClip(Private(mode).optimizer, gamma=2.0).step()

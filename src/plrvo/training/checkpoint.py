@@ -66,9 +66,14 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
 def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -> Any:
     """Bring a freshly prepared run to the state in the file; refuses a file of another plan.
 
+    The engine must not have taken steps: the file's ledger would replace them, and the budget would be spent twice.
     All of the file is checked first (`checkpoint_checks`), and the ledger is loaded before the weights: whatever goes
     wrong, nothing was trained that is not counted.
     """
+    if len(engine.accountant):
+        raise InvalidArgument(
+            "resume", str(path), f"a new engine; this one has released {len(engine.accountant)} steps already"
+        )
     tensors, record = _unpack(path)
     plan = engine.plan
     if plan is None or record.get("plan") != plan.to_dict():
