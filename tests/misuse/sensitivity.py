@@ -390,7 +390,6 @@ def replaced(mode: str) -> None:
     run = Private(mode, module)
     run.train(2)
     module.norm = Centred()
-    run.optimizer.draws.restart()
     run.train()
 
 

@@ -16,7 +16,7 @@ from tests.misuse.row import ANY, Section
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, SubsetRandomSampler
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler
 
 import plrvo
 from plrvo.training import BudgetExhausted
@@ -105,21 +105,57 @@ def cut(mode: str) -> None:
 
 
 @C.row(
-    "look at batches by `next(iter(loader))` and step on those that one likes",
-    "refused once a step was taken",
+    "look at batches by `next(iter(loader))` and step on those that one likes, with workers or without",
+    "not possible: a batch that has no step yet comes again",
+    modes=("bookkeeping",),
+)
+def choosing(mode: str) -> None:
+    for workers in (0, 1):
+        run = Private(mode, steps=6, workers=workers)
+        for taken in range(1, 4):
+            looks = [next(iter(run.loader))[0] for _ in range(3)]
+            assert all(torch.equal(look, looks[0]) for look in looks)
+            run.train(1)
+            assert len(run.engine.accountant) == taken
+        run.train()
+        assert len(run.engine.accountant) == 6  # left loops have cost no step
+
+
+@C.row(
+    "skip batches that workers have collated ahead",
+    "refused at the next step, as without workers",
+    modes=("bookkeeping",),
     error=BatchMismatch,
     match="no step was taken",
 )
-def choosing(mode: str) -> None:
-    run = Private(mode, steps=20)
-    for _ in range(10):
-        x, y = next(iter(run.loader))
-        if float(x.sum()) > 0:
-            continue
-        run.optimizer.zero_grad()
-        functional.cross_entropy(run.module(x), y).backward()
-        run.optimizer.step()
-    raise BatchMismatch("no step was taken") if len(run.engine.accountant) == 0 else AssertionError("it chose")
+def skipping_ahead(mode: str) -> None:
+    run = Private(mode, workers=1)
+    for number, (x, y) in enumerate(run.loader):
+        if number != 1:
+            run.optimizer.zero_grad()
+            functional.cross_entropy(run.module(x), y).backward()
+            run.optimizer.step()
+
+
+@C.row(
+    "leave a loop between the parts of a batch, and begin another",
+    "the batch comes again, whole; parts of it are not counted twice",
+)
+def left_between_parts(mode: str) -> None:
+    run = Private(mode)
+    x, y = (t[:20] for t in data().tensors)
+    whole = Private(mode).released(x, y)
+    batches = run.optimizer.draws.through(iter([list(range(20))]))
+    next(batches)
+    run.optimizer.signal_skip_step(True)
+    functional.cross_entropy(run.module(x[:10]), y[:10]).backward()
+    run.optimizer.step()
+    next(run.optimizer.draws.through(iter([])))
+    run.optimizer.zero_grad()
+    functional.cross_entropy(run.module(x), y).backward()
+    run.optimizer.pre_step()
+    found = torch.cat([p.grad.flatten().double() for p in run.optimizer.params]) * run.optimizer.expected_batch_size
+    assert float((found - whole).norm()) <= 0.01 * CLIP
 
 
 @C.row(
@@ -132,20 +168,35 @@ def resampled(mode: str) -> None:
     Private(mode).engine.sampler.sample_rate = 1.0
 
 
-@C.row(
+def _loader_row(does: str, loader: Any, match: str) -> None:
+    @C.row(does, "refused: the engine samples all of a data set", error=InvalidArgument, match=match)
+    def attempt(mode: str) -> None:
+        run = Private(mode)
+        module = mlp()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        run.engine.make_private(module=module, optimizer=optimizer, data_loader=loader())
+
+
+_loader_row(
     "give a loader whose own sampler draws from a part of the data",
-    "refused: the engine samples all of a data set",
-    error=InvalidArgument,
-    match="SubsetRandomSampler.*Subset",
+    lambda: DataLoader(data(), sampler=SubsetRandomSampler(range(10))),
+    "SubsetRandomSampler.*Subset",
 )
-def subset(mode: str) -> None:
-    run = Private(mode)
-    module = mlp()
-    run.engine.make_private(
-        module=module,
-        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-        data_loader=DataLoader(data(), sampler=SubsetRandomSampler(range(10))),
-    )
+_loader_row(
+    "give a loader with a batch sampler over a part of the data",
+    lambda: DataLoader(data(), batch_sampler=BatchSampler(SubsetRandomSampler(range(10)), 5, False)),
+    "SubsetRandomSampler.*Subset",
+)
+_loader_row(
+    "give a loader with batches of one's own",
+    lambda: DataLoader(data(), batch_sampler=[[0, 1], [2, 3]]),
+    "list.*Subset",
+)
+_loader_row(
+    "give a loader whose sampler is that of a smaller data set",
+    lambda: DataLoader(data(), sampler=SequentialSampler(range(10))),
+    "SequentialSampler.*Subset",
+)
 
 
 def _assign(name: str, value: Any) -> Any:
@@ -455,7 +506,7 @@ def saved(mode: str) -> None:
 def interrupted(mode: str) -> None:
     run = Private(mode)
     x, y = data().tensors
-    run.optimizer.draws.drawn(59)
+    run.optimizer.draws.drawn(range(59))
     functional.cross_entropy(run.module(x), y).backward()
     try:
         run.optimizer.step()

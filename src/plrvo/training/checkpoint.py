@@ -39,6 +39,10 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
         raise InvalidArgument(
             "num_workers", "workers", "0 in a run that keeps checkpoints: workers draw batches ahead of the steps"
         )
+    if optimizer.draws.waiting:
+        raise InvalidArgument(
+            "save_checkpoint", "a batch without a step", "optimizer.step() for the batch that the loader gave, first"
+        )
     tensors: dict[str, torch.Tensor] = {}
     optimizer_state = _flatten(optimizer.state_dict(), "optimizer", tensors)
     for name, tensor in unwrapped(module).state_dict().items():

@@ -14,7 +14,7 @@ from opacus.validators import ModuleValidator
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
 from plrvo.accounting import Epsilon, Workload, calibrate
 from plrvo.design import Plan
@@ -22,7 +22,7 @@ from plrvo.design.exact import on_grid
 from plrvo.noise import GridNoise, Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
-from plrvo.training.draws import Draws
+from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
@@ -161,7 +161,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         size = self._size_of(data_loader)
         batch_size = max(1, round(plan.batch_share * size)) if expected_batch_size is None else expected_batch_size
         positive_integer(expected_batch_size=batch_size)
-        draws = Draws(ahead=data_loader.num_workers > 0)
+        draws = Draws()
         loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)
         kind: Any = BookkeepingModule if mode == "bookkeeping" else SamplesModule
         wrapped = kind(
@@ -188,8 +188,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if plan.correlation:
             key = ftrl.noise_key(noise_source)
             noisy.correlate(plan.correlation, plan.workload.steps, key, ftrl.handed_out(self.sampler))
-        if mode == "bookkeeping":
-            noisy.keep(wrapped.book)
+        noisy.keep(wrapped.book)
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
@@ -300,12 +299,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         batch_first: bool,
         draws: Draws,
     ) -> DataLoader[Any]:
-        if self._require_plan().correlation is None and not isinstance(
-            loader.sampler, (SequentialSampler, RandomSampler)
-        ):
+        own = None if self._require_plan().correlation else _own_sampler(loader)
+        if own is not None:
             raise InvalidArgument(
                 "data_loader",
-                type(loader.sampler).__name__,
+                type(own).__name__,
                 "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
             )
         if isinstance(loader, DPDataLoader):
@@ -332,18 +330,37 @@ class PrivacyEngine(opacus.PrivacyEngine):
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
-        return DataLoader(
+        collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
+        if not self.draws_ahead:
+            return DataLoader(
+                loader.dataset,
+                batch_sampler=self.sampler,
+                collate_fn=collate,
+                pin_memory=loader.pin_memory,
+                # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws
+                # from: a resumed run starts its loader once more, and must repeat its steps all the same.
+                generator=torch.Generator(),
+            )
+        return WorkersLoader(
             loader.dataset,
             batch_sampler=self.sampler,
-            collate_fn=CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1)),
+            collate_fn=collate,
             num_workers=loader.num_workers,
-            # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws from:
-            # a resumed run starts its loader once more, and must repeat its steps all the same.
-            generator=loader.generator if self.draws_ahead else torch.Generator(),
+            generator=loader.generator,
             pin_memory=loader.pin_memory,
             worker_init_fn=loader.worker_init_fn,
             persistent_workers=loader.persistent_workers,
         )
+
+
+def _own_sampler(loader: DataLoader[Any]) -> Any:
+    """The sampler, of examples or of batches, by which a loader gives something else than its data set, if any."""
+    batches = loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        return batches
+    sampler: Any = loader.sampler if batches is None else batches.sampler
+    size = len(loader.dataset)  # type: ignore[arg-type]
+    return None if isinstance(sampler, (SequentialSampler, RandomSampler)) and len(sampler) == size else sampler
 
 
 def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool) -> str:

@@ -74,7 +74,7 @@ class Call:
         def change_rows(t: Tensor) -> Tensor:
             return change(t) if t.ndim > self.dimension and t.shape[self.dimension] == self.rows else t
 
-        args, kwargs = _map((self.args, dict(self.kwargs)), change_rows)
+        args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
         return Call(args, kwargs, rows, self.dimension)
 
 
@@ -295,7 +295,7 @@ def _check_own_loss(module: nn.Module, call: Call, reduction: str, state: _State
 
 def _finite(call: Call) -> Call:
     """The call with zeros in the place of numbers that are none."""
-    args, kwargs = _map(
+    args, kwargs = map_tensors(
         (call.args, dict(call.kwargs)),
         lambda t: torch.nan_to_num(t, 0.0, 0.0, 0.0) if t.is_floating_point() else t,
     )
@@ -313,7 +313,9 @@ def _rows_of(output: Any, call: Call) -> list[Tensor]:
 
 def without_rows(output: Any, dimension: int) -> Any:
     """The output of one made-up example without that example."""
-    return _map(output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t)
+    return map_tensors(
+        output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t
+    )
 
 
 def _all_close(one: list[Tensor], other: list[Tensor]) -> bool:
@@ -340,18 +342,19 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same containers, with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        mapped = {key: _map(item, change) for key, item in value.items()}
+        mapped = {key: map_tensors(item, change) for key, item in value.items()}
         try:
             made: Any = type(value)
             return mapped if made is dict else made(mapped)
         except TypeError:
             return mapped if not hasattr(value, "to_tuple") else type(value)(**mapped)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map(item, change) for item in value))
+        return type(value)(*(map_tensors(item, change) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_map(item, change) for item in value)
+        return type(value)(map_tensors(item, change) for item in value)
     return value
