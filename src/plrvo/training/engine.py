@@ -14,13 +14,13 @@ from opacus.validators import ModuleValidator
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader
 
 from plrvo.accounting import Epsilon, Workload, calibrate
 from plrvo.design import Plan
 from plrvo.design.exact import on_grid
 from plrvo.noise import GridNoise, Keystream, Laplace, Noise
-from plrvo.training import accountant, checkpoint
+from plrvo.training import accountant, checkpoint, given
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
@@ -256,17 +256,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         plan = self._require_plan()
         refuse_private(module)
         self.validate(module=module)
-        _check_precision(module)
-        known = set(module.parameters())
-        given = [p for group in optimizer.param_groups for p in group["params"]]
-        if any(p not in known for p in given):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "one whose parameters all belong to the module"
-            )
-        if {p for p in known if p.requires_grad} - set(given):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module"
-            )
+        given.check_module(module)
+        given.check_optimizer(optimizer, module)
         if clipping == "l1":
             if not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1:
                 raise InvalidArgument(
@@ -299,13 +290,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         batch_first: bool,
         draws: Draws,
     ) -> DataLoader[Any]:
-        own = None if self._require_plan().correlation else _own_sampler(loader)
-        if own is not None:
-            raise InvalidArgument(
-                "data_loader",
-                type(own).__name__,
-                "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
-            )
+        if self._require_plan().correlation is None:
+            given.check_whole(loader)
         if isinstance(loader, DPDataLoader):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
@@ -353,16 +339,6 @@ class PrivacyEngine(opacus.PrivacyEngine):
         )
 
 
-def _own_sampler(loader: DataLoader[Any]) -> Any:
-    """The sampler, of examples or of batches, by which a loader gives something else than its data set, if any."""
-    batches = loader.batch_sampler
-    if batches is not None and type(batches) is not BatchSampler:
-        return batches
-    sampler: Any = loader.sampler if batches is None else batches.sampler
-    size = len(loader.dataset)  # type: ignore[arg-type]
-    return None if isinstance(sampler, (SequentialSampler, RandomSampler)) and len(sampler) == size else sampler
-
-
 def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool) -> str:
     """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
     if mode == "hooks":
@@ -392,20 +368,3 @@ def _trainable(module: nn.Module) -> int:
 def _is_known(generator: torch.Generator | Keystream) -> bool:
     """Whether somebody may know the seed: of a torch generator the caller does."""
     return not isinstance(generator, Keystream) or generator.fixed
-
-
-def _check_precision(module: nn.Module) -> None:
-    """Clipping in fewer bits moves the sum by more than the clip."""
-    for name, p in module.named_parameters():
-        if p.requires_grad and p.dtype not in (torch.float32, torch.float64):
-            raise InvalidArgument(
-                "module",
-                f"{name} in {str(p.dtype).removeprefix('torch.')}",
-                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
-            )
-    if torch.get_float32_matmul_precision() != "highest":
-        raise InvalidArgument(
-            "float32_matmul_precision",
-            torch.get_float32_matmul_precision(),
-            "torch.set_float32_matmul_precision('highest'): clipped sums have singles at least",
-        )

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from plrvo.training.clipping.contributions import Contribution, wide
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.probe import map_tensors, tensors_in
+from plrvo.training.state import Unchanged
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
@@ -144,8 +145,14 @@ class BookkeepingModule(AbstractGradSampleModule):
         # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
         for name, layer, recorder in self._recorders(m):
             self._watch(name or type(layer).__name__, layer, recorder)
+        root = unwrapped(m)
+        self._unchanged = Unchanged(root)
+        self._hooks += [
+            root.register_forward_pre_hook(self._begin_pass, prepend=True),
+            root.register_forward_hook(self._end_pass),
+        ]
         self.watch = Watch(
-            unwrapped(m),
+            root,
             reduction=loss_reduction,
             per_example=self._gradients,
             dimension=self._dimension,
@@ -196,6 +203,14 @@ class BookkeepingModule(AbstractGradSampleModule):
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+    def _begin_pass(self, module: nn.Module, *_: Any) -> None:
+        if module.training and self._is_recording() and not self._is_comparing:
+            self._unchanged.begin()
+
+    def _end_pass(self, module: nn.Module, *_: Any) -> None:
+        if module.training and self._is_recording() and not self._is_comparing:
+            self._unchanged.end(was_tried=self.book.batch_size > 1)
 
     def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
         self._hooks += [
