@@ -16,7 +16,8 @@ from tests.misuse.row import ANY, Section
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import plrvo
 from plrvo.training import BudgetExhausted
@@ -487,22 +488,38 @@ def _right_or_refused(mode: str, module: nn.Module) -> None:
 
 
 @C.row(
-    "write the model with `torch.save` after a step", "nothing on it is without noise", modes=("bookkeeping", "hooks")
+    "write the model with `torch.save`, after backward, between the parts of a batch or after a step",
+    "nothing on it is without noise",
 )
 def saved(mode: str) -> None:
     run = Private(mode, steps=2)
-    run.train()
-    for p in run.plain.parameters():
-        assert getattr(p, "summed_grad", None) is None
-        assert getattr(p, "grad_sample", None) is None
-        assert getattr(p, "_norm_sample", None) is None
-        assert getattr(p, "_current_grad_sample", None) is None
+    manager = BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=8, optimizer=run.optimizer)
     buffer = io.BytesIO()
     torch.save(run.plain, buffer)
-    assert buffer.tell() < 20_000  # the weights, and nothing of their size times a batch
+    size, seen = buffer.tell(), 0
+    with manager as parts:
+        for x, y in parts:
+            run.optimizer.zero_grad()
+            run.optimizer.original_optimizer.zero_grad(set_to_none=True)
+            functional.cross_entropy(run.module(x), y).backward()
+            seen += _is_bare(run.plain, size)
+            run.optimizer.step()
+            seen += _is_bare(run.plain, size + 4 * 83)  # and the noisy gradient
+    assert seen > 8  # parts of two batches
 
 
-@C.row("interrupt a step by an error between its parts", "nothing without noise stays on the parameters")
+def _is_bare(module: nn.Module, size: int) -> bool:
+    """Whether a file of the module is as small as one that never saw a batch, but for names and padding."""
+    buffer = io.BytesIO()
+    torch.save(module, buffer)
+    found = [v for p in module.parameters() for v in vars(p).values() if isinstance(v, Tensor)]
+    found += [v for m in module.modules() for v in vars(m).values() if isinstance(v, Tensor)]
+    assert not found
+    assert buffer.tell() < size + 2000
+    return True
+
+
+@C.row("interrupt a step by an error between its parts", "nothing without noise is kept")
 def interrupted(mode: str) -> None:
     run = Private(mode)
     x, y = data().tensors
@@ -511,9 +528,47 @@ def interrupted(mode: str) -> None:
     try:
         run.optimizer.step()
     except BatchMismatch:
-        assert all(p.summed_grad is None and p.grad_sample is None for p in run.optimizer.params)
+        assert run.optimizer.sums is None
+        assert run.optimizer.book.is_empty
         return
     raise AssertionError("60 rows passed as a batch of 59")
+
+
+def _module_row(does: str, module: Any, match: str, **options: Any) -> None:
+    @C.row(does, "refused in one line that says what to use instead", error=InvalidArgument, match=match)
+    def attempt(mode: str) -> None:
+        Private("auto" if mode == "bookkeeping" else mode, module(), **options).train()
+
+
+_module_row("make a compiled module private (`torch.compile`)", lambda: torch.compile(mlp()), "without torch.compile")
+_module_row("make a container private that has no forward", lambda: nn.ModuleDict({"a": mlp()}), "a forward of its own")
+_module_row(
+    "use `nn.EmbeddingBag`",
+    lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, CLASSES)),
+    r"0 \(EmbeddingBag\).*nn.Embedding",
+    examples=TensorDataset(torch.arange(120).view(60, 2) % 9, data().tensors[1]),
+)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(checkpoint(self.one, x.requires_grad_(), use_reentrant=True))
+
+
+_module_row("checkpoint layers with `use_reentrant=True`", Checkpointed, "use_reentrant=False")
+
+
+@C.row(
+    "bring an optimizer that evaluates a closure many times (LBFGS)", "refused", error=InvalidArgument, match="LBFGS"
+)
+def closures(mode: str) -> None:
+    module = mlp()
+    optimizer = torch.optim.LBFGS(module.parameters())
+    Private(mode).engine.make_private(module=module, optimizer=optimizer, data_loader=DataLoader(data()))
 
 
 @C.row(

@@ -65,6 +65,27 @@ class TwoInputs(nn.Module):
         return self.bilinear(x, x.roll(1, dims=1))
 
 
+class TwoOutputs(nn.Module):
+    """A layer with a parameter of its own that gives more than one output."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.linear = nn.Parameter(torch.ones(6)), nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            y = self.linear(x * self.scale)
+            return y, {"square": y * y, "unused": y[:, 0]}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = self.Inner()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, more = self.inner(x)
+        return y + more["square"]
+
+
 class Unused(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -101,6 +122,7 @@ class Positions(nn.Module):
 MODULES = {
     "own parameter": Own,
     "two inputs": TwoInputs,
+    "two outputs": TwoOutputs,
     "unused layer": Unused,
     "tied to a child": Tied,
     "positions (1, T)": lambda: Positions(2),
@@ -163,7 +185,7 @@ def test_rows_of_a_packed_sequence_are_examples() -> None:
 def test_a_pass_after_the_step_changes_nothing(mode: str) -> None:
     found = []
     for looks in (False, True):
-        engine, model, optimizer, loss, loader = private(mode=mode, steps=3)
+        _, model, optimizer, loss, loader = private(mode=mode, steps=3)
         for x, y in loader:
             optimizer.zero_grad()
             loss(model(x), y).backward()

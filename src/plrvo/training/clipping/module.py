@@ -24,11 +24,12 @@ from plrvo.validate import InvalidArgument
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a layer was called with: its arguments, and where torch's generator was."""
+    """What a layer was called with, where torch's generator was (if asked for), and which output is looked at."""
 
     args: Any
     kwargs: Any
     generator: Tensor | None = None
+    output: int = 0
 
     @property
     def first(self) -> Tensor:
@@ -53,6 +54,11 @@ def _ruled(module: nn.Module) -> list[tuple[str, nn.Module, Rule | None]]:
 def own_parameters(module: nn.Module) -> list[nn.Parameter]:
     """Those that train, without those of its children."""
     return [p for p in module.parameters(recurse=False) if p.requires_grad]
+
+
+def floating(output: Any) -> list[Tensor]:
+    """The tensors of an output that can have a gradient."""
+    return [t for t in tensors_in(output) if t.is_floating_point()]
 
 
 def by_rule(rule: Rule, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
@@ -139,6 +145,7 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._handle = torch.zeros((), requires_grad=True)
         self._hooks: list[Any] = []
         self._attached: dict[nn.Module, list[tuple[nn.Module, dict[str, Any]]]] = {}
+        self._replayed: set[nn.Module] = set()  # layers whose pass is computed once more
         self._generators: dict[nn.Module, Tensor] = {}
         self._looked_up_once: set[nn.Module] = set()  # embeddings of numbers that all examples share
         names = {p: name for name, p in m.named_parameters()}
@@ -227,7 +234,8 @@ class BookkeepingModule(AbstractGradSampleModule):
             for name, p in attached.items():
                 if p is not None:
                     m._parameters[name] = p.detach()
-        self._generators[layer] = torch.get_rng_state()
+        if layer in self._replayed:
+            self._generators[layer] = torch.get_rng_state()
         if isinstance(layer, nn.Embedding) and args:
             return (self._for_each_example(layer, args[0]), *args[1:]), kwargs
         return None
@@ -253,7 +261,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             return None
         for m, attached in self._attached.pop(layer):
             m._parameters.update(attached)
-        generator = self._generators.pop(layer)
+        generator = self._generators.pop(layer, None)
         if output is None:  # the layer failed; its own error is under way
             return None
         leaves, form = tree_flatten((args, kwargs))
@@ -262,25 +270,23 @@ class BookkeepingModule(AbstractGradSampleModule):
         for i in places:
             leaves[i] = None  # autograd keeps them, as long as it needs them
 
-        def show(kept: tuple[Tensor, ...], gradient: Tensor) -> None:
+        def show(output: int, kept: tuple[Tensor, ...], gradient: Tensor) -> None:
             if self.book.batch_size == 0:
                 return  # no examples, no contributions, whatever the module works on in their place
             if not (self.watch.in_backward or self._is_comparing):
                 return  # a gradient for something else than the step, such as that of an input
             found = dict(zip(places, kept, strict=True))
             given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
-            self._record(name, layer, recorder, Inputs(*tree_unflatten(given, form), generator), gradient)
+            self._record(name, layer, recorder, Inputs(*tree_unflatten(given, form), generator, output), gradient)
 
         tap: Any = _Tap.apply
-        outputs = [t for t in tensors_in(output) if t.is_floating_point()]
-        if len(outputs) != 1:
-            raise InvalidArgument(
-                "module", f"{name} ({type(layer).__name__})", "a layer with one output, or frozen parameters"
-            )
-        # What is a leaf cannot be written to (an input that was made to require a gradient).
-        one = outputs[0].clone() if outputs[0].is_leaf and outputs[0].requires_grad else outputs[0]
-        tapped = tap(one, self._handle, show, *inputs)
-        return map_tensors(output, lambda t: tapped if t is outputs[0] else t)
+        outputs = floating(output)
+        tapped = {}
+        for i, t in enumerate(outputs):
+            # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other.
+            own = t.clone() if len(outputs) > 1 or (t.is_leaf and t.requires_grad) else t
+            tapped[id(t)] = tap(own, self._handle, partial(show, i), *inputs)
+        return map_tensors(output, lambda t: tapped.get(id(t), t))
 
     def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
         rows = self._rows_of(layer, g)

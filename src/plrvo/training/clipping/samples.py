@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plrvo.training.clipping.contributions import Contribution, PerExample, wide
 from plrvo.training.clipping.layers import Contributions, has_rules_for, rule_of
-from plrvo.training.clipping.module import Book, BookkeepingModule, Inputs, Recorder, by_rule, own_parameters
+from plrvo.training.clipping.module import Book, BookkeepingModule, Inputs, Recorder, by_rule, floating, own_parameters
 from plrvo.validate import InvalidArgument
 
 
@@ -48,6 +48,7 @@ class SamplesModule(BookkeepingModule):
 
     def _within(self, name: str, m: nn.Module, covered: set[nn.Parameter]) -> Iterator[tuple[str, nn.Module, Recorder]]:
         if is_parametrized(m) and any(p.requires_grad for p in m.parameters()):
+            self._replayed.add(m)
             yield name, m, partial(_again, self._dimension)
         elif _is_known(m) and own_parameters(m):
             yield name, m, self._known(m)
@@ -56,6 +57,7 @@ class SamplesModule(BookkeepingModule):
                 raise InvalidArgument(
                     "module", f"{name} (EmbeddingBag)", "nn.Embedding, and a mean or a sum over its positions"
                 )
+            self._replayed.add(m)
             yield name, m, partial(_again, self._dimension)
         else:
             for child_name, child in m.named_children():
@@ -117,7 +119,7 @@ def _again(dimension: int, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contr
     def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
         called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]
         args, kwargs = tree_unflatten(called, form)
-        output = functional_call(layer, values, args, kwargs)
+        output = floating(functional_call(layer, values, args, kwargs))[inputs.output]
         return (output * gradient.unsqueeze(dimension)).sum()
 
     values = {name: p.detach() for name, p in parameters.items()}
