@@ -46,6 +46,8 @@ class BudgetExhausted(RuntimeError):
 class NoiseMixin(_Base):
     """Goes in front of an Opacus optimizer class; see the module's docstring."""
 
+    sums: Any  # what the mixin behind this one has clipped
+
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,

@@ -277,7 +277,8 @@ class BookkeepingModule(AbstractGradSampleModule):
                 return  # a gradient for something else than the step, such as that of an input
             found = dict(zip(places, kept, strict=True))
             given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
-            self._record(name, layer, recorder, Inputs(*tree_unflatten(given, form), generator, output), gradient)
+            called, named = tree_unflatten(given, form)
+            self._record(name, layer, recorder, Inputs(called, named, generator, output), gradient)
 
         tap: Any = _Tap.apply
         outputs = floating(output)
