@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any
 
+import numpy as np
 import torch
 from tests.misuse.row import Section
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, effect_of_first, mlp
@@ -324,6 +325,58 @@ class Dices(nn.Module):
         return x - random.random() * x.mean(dim=0)
 
 
+class Flips(nn.Module):
+    """Mixes if a coin of NumPy's says so."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 * x + 0.5 * x.mean(dim=0) if np.random.rand() < 0.5 else x  # noqa: NPY002
+
+
+class Guards(nn.Module):
+    """Shrinks the batch where some number of it is large."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        top = x.abs().max()
+        return x * (100 / top) if top > 100 else x
+
+
+class Repairs(nn.Module):
+    """Gives up the batch where some number of it is none."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if bool(torch.isfinite(x).all()) else torch.zeros_like(x)
+
+
+class RemembersInAParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(8), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean.data.lerp_(x.detach().mean(dim=0), 0.1)
+        return x
+
+
+class RemembersInAnAttribute(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = [torch.zeros(8)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept[0].data.copy_(x.detach().mean(dim=0))
+        return x
+
+
+class RemembersANumber(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale = 0.9 * self.scale + 0.1 * float(x.detach().abs().max())
+        return x
+
+
 class PeeksABit(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + 1e-3 * x.mean(dim=0)
@@ -346,6 +399,12 @@ for _name, _norm, _match in (
     ("a buffer that learns from examples in `forward`", Remembers, "norm.mean changes"),
     ("a layer that lets rows see those before them", Cumulates, r"norm \(Cumulates\) mixes"),
     ("a mixing layer with randomness of Python's own", Dices, r"norm \(Dices\) mixes"),
+    ("a layer that mixes with probability 1/2", Flips, r"norm \(Flips\) mixes"),
+    ("a layer that scales the batch if a number of it is large", Guards, r"norm \(Guards\) mixes"),
+    ("a layer that drops the batch if a number of it is none", Repairs, r"norm \(Repairs\) mixes"),
+    ("a frozen parameter that learns from examples in `forward`", RemembersInAParameter, "changes norm.mean"),
+    ("a tensor in a list that learns from examples in `forward`", RemembersInAnAttribute, "norm.kept changes"),
+    ("a number that learns from examples in `forward`", RemembersANumber, "norm.scale changes"),
 ):
 
     @B.row(
@@ -418,11 +477,9 @@ class Scaled(nn.Module):
 
 
 @B.row(
-    "give the model a bare parameter (positions, a class token, a temperature) beside dropout or other inputs",
-    "refused, naming the parameter: it wants a small module of its own",
+    "give the model a bare parameter (positions, a class token, a temperature) beside dropout",
+    "works, by gradients of each example",
     modes=("hooks", "exact"),
-    error=InvalidArgument,
-    match="module='scale'.*small module of its own",
 )
 def bare_parameter(mode: str) -> None:
     Private(mode, Scaled()).train()
@@ -438,17 +495,40 @@ def in_eval_mode(mode: str) -> None:
     Private(mode, mlp().eval())
 
 
+class StartsLater(nn.Module):
+    """Begins to learn from examples after some passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.starts = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.starts and torch.is_grad_enabled():
+            self.mean += 0.1 * (x.detach().mean(dim=0) - self.mean)
+        return x
+
+
 @B.row(
-    "hand over a model whose trainable layers are in eval mode",
-    "refused in `make_private`: Opacus records nothing of them",
-    modes=("hooks", "exact"),
+    "have a buffer begin to learn from examples in mid-run",
+    "refused at the first pass that changes it",
     error=InvalidArgument,
-    match=r"0 in eval mode.*call module\.train\(\)",
+    match="norm.mean changes",
 )
-def layer_in_eval_mode(mode: str) -> None:
-    module: Any = mlp()
-    module[0].eval()
-    Private(mode, module)
+def starting_later(mode: str) -> None:
+    module = Normed(StartsLater())
+    run = Private(mode, module)
+    run.train(3)
+    module.norm.starts = True
+    run.train(1)
+
+
+@B.row("have embeddings with `max_norm`, which rescales rows that are looked up", "refused", error=InvalidArgument,
+       match="max_norm")  # fmt: skip
+def max_norm(mode: str) -> None:
+    ids = TensorDataset(torch.arange(60)[:, None] % 9, data().tensors[1])
+    module = nn.Sequential(nn.Embedding(9, 4, max_norm=0.1), nn.Flatten(), nn.Linear(4, CLASSES))
+    Private("hooks" if mode == "bookkeeping" else mode, module, examples=ids).train()
 
 
 @B.row("have instance normalisation with running statistics", "refused", error=(InvalidArgument, NotImplementedError))
@@ -483,7 +563,6 @@ def replaced(mode: str) -> None:
     run = Private(mode, module)
     run.train(2)
     module.norm = Centred()
-    run.optimizer.draws.restart()
     run.train()
 
 

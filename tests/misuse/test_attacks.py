@@ -52,6 +52,7 @@ def odd_first(scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def test_layers_on_flattened_tokens() -> None:
     x, y = (t[:20].clone() for t in tokens().tensors)
     x[0] *= 100
+    torch.manual_seed(5)
     assert 3 < effect(OnTokens(), x, y) <= TOKENS  # up to one clip for each token
 
 

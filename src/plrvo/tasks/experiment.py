@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -272,9 +272,14 @@ class _Work:
             "and what was learned in them is lost",
             stacklevel=2,
         )
-        accountant, optimizer, sampler = self.engine.accountant, self.optimizer, self.engine.sampler
-        work = replace(self.plan.workload, steps=lost, dimension=optimizer.dimension)
-        accountant.ledger = accountant.ledger.plus(self.plan.noise, work)
+        work, sampler = self.plan.workload, self.engine.sampler
+        self.engine.accountant.step(
+            noise=self.plan.noise,
+            sample_rate=work.sample_rate,
+            clip=work.clip,
+            dimension=self.optimizer.dimension,
+            steps=lost,
+        )
         if isinstance(sampler, PoissonSampler):
             sampler.remaining -= lost
 

@@ -14,16 +14,15 @@ from opacus.validators import ModuleValidator
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader
 
 from plrvo.accounting import Epsilon, Workload, calibrate
 from plrvo.design import Plan
 from plrvo.design.exact import on_grid
 from plrvo.noise import GridNoise, Keystream, Laplace, Noise
-from plrvo.training import accountant, checkpoint
+from plrvo.training import accountant, checkpoint, given
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
-from plrvo.training.clipping.contributions import check_matmul_precision
-from plrvo.training.draws import Draws
+from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
@@ -162,7 +161,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         size = self._size_of(data_loader)
         batch_size = max(1, round(plan.batch_share * size)) if expected_batch_size is None else expected_batch_size
         positive_integer(expected_batch_size=batch_size)
-        draws = Draws(ahead=data_loader.num_workers > 0)
+        draws = Draws()
         loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)
         kind: Any = BookkeepingModule if mode == "bookkeeping" else SamplesModule
         wrapped = kind(
@@ -189,8 +188,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if plan.correlation:
             key = ftrl.noise_key(noise_source)
             noisy.correlate(plan.correlation, plan.workload.steps, key, ftrl.handed_out(self.sampler))
-        if mode == "bookkeeping":
-            noisy.keep(wrapped.book)
+        noisy.keep(wrapped.book)
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
@@ -262,17 +260,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         plan = self._require_plan()
         refuse_private(module)
         self.validate(module=module)
-        _check_precision(module)
-        known = set(module.parameters())
-        given = [p for group in optimizer.param_groups for p in group["params"]]
-        if any(p not in known for p in given):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "one whose parameters all belong to the module"
-            )
-        if {p for p in known if p.requires_grad} - set(given):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module"
-            )
+        given.check_module(module)
+        given.check_optimizer(optimizer, module)
         if clipping == "l1":
             if not isinstance(plan.noise, Laplace) or plan.workload.dimension != 1:
                 raise InvalidArgument(
@@ -305,14 +294,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         batch_first: bool,
         draws: Draws,
     ) -> DataLoader[Any]:
-        if self._require_plan().correlation is None and not isinstance(
-            loader.sampler, (SequentialSampler, RandomSampler)
-        ):
-            raise InvalidArgument(
-                "data_loader",
-                type(loader.sampler).__name__,
-                "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
-            )
+        if self._require_plan().correlation is None:
+            given.check_whole(loader)
         if isinstance(loader, DPDataLoader):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
@@ -337,14 +320,23 @@ class PrivacyEngine(opacus.PrivacyEngine):
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
-        return DataLoader(
+        collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
+        if not self.draws_ahead:
+            return DataLoader(
+                loader.dataset,
+                batch_sampler=self.sampler,
+                collate_fn=collate,
+                pin_memory=loader.pin_memory,
+                # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws
+                # from: a resumed run starts its loader once more, and must repeat its steps all the same.
+                generator=torch.Generator(),
+            )
+        return WorkersLoader(
             loader.dataset,
             batch_sampler=self.sampler,
-            collate_fn=CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1)),
+            collate_fn=collate,
             num_workers=loader.num_workers,
-            # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws from:
-            # a resumed run starts its loader once more, and must repeat its steps all the same.
-            generator=loader.generator if self.workers else torch.Generator(),
+            generator=loader.generator,
             pin_memory=loader.pin_memory,
             worker_init_fn=loader.worker_init_fn,
             persistent_workers=loader.persistent_workers,
@@ -380,15 +372,3 @@ def _trainable(module: nn.Module) -> int:
 def _is_known(generator: torch.Generator | Keystream) -> bool:
     """Whether somebody may know the seed: of a torch generator the caller does."""
     return not isinstance(generator, Keystream) or generator.fixed
-
-
-def _check_precision(module: nn.Module) -> None:
-    """Clipping in fewer bits moves the sum by more than the clip."""
-    for name, p in module.named_parameters():
-        if p.requires_grad and p.dtype not in (torch.float32, torch.float64):
-            raise InvalidArgument(
-                "module",
-                f"{name} in {str(p.dtype).removeprefix('torch.')}",
-                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
-            )
-    check_matmul_precision()

@@ -26,7 +26,7 @@ class PoissonSampler(Sampler[list[int]]):
     With `lengths`, one for each example, a batch comes sorted by them: cut into parts, it needs little padding. Which
     examples are in it stays a matter of their coins alone, and a sum over them has no order.
 
-    `remaining` is part of a checkpoint together with the generator's state. `draws` hears of every batch.
+    `remaining` is part of a checkpoint together with the generator's state. `draws` keeps every batch until its step.
     """
 
     def __init__(
@@ -68,18 +68,19 @@ class PoissonSampler(Sampler[list[int]]):
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
-        return self.remaining
+        return self.remaining + self.draws.waiting
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.draws.restart()
+        return self.draws.through(self.new())
+
+    def new(self) -> Iterator[list[int]]:
+        """Batches, drawn one by one."""
         while self.remaining > 0:
             batch = self._next()
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.remaining -= 1
-            own: list[int] = batch[self.rank :: self.processes].tolist()
-            self.draws.drawn(len(own))
-            yield own
+            yield batch[self.rank :: self.processes].tolist()
 
     def _next(self) -> torch.Tensor:
         return self._joins(self.size).nonzero().flatten()

@@ -137,10 +137,12 @@ class OrderedBatches(Sampler[list[int]]):
         return self.steps - self.visits.steps
 
     def __len__(self) -> int:
-        return self.remaining
+        return self.remaining + self.draws.waiting
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.draws.restart()
+        return self.draws.through(self._new())
+
+    def _new(self) -> Iterator[list[int]]:
         done = self.visits.steps
         for step, batch in enumerate(self.order):
             if step < done:
@@ -148,7 +150,6 @@ class OrderedBatches(Sampler[list[int]]):
             if self.remaining == 0:
                 return
             self.visits.admit(batch)
-            self.draws.drawn(len(batch))
             yield self._by_length([int(i) for i in batch])
 
     def _by_length(self, batch: list[int]) -> list[int]:
