@@ -166,8 +166,11 @@ def test_the_attack_on_one_coordinate_takes_p_from_below_and_q_from_above(q: flo
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-12])
-@pytest.mark.parametrize(("sigma", "q", "steps"), [(0.5, 1e-6, 10**8), (1e4, 1.0, 10**8), (0.7, 1e-5, 10**6)])
-def test_many_steps_show_no_more_than_is_certified(sigma: float, q: float, steps: int, delta: float) -> None:
-    """Rounding of a transform grows with the steps, and was taken for an attack."""
+@pytest.mark.parametrize(("sigma", "q", "steps"), [(1.0, 0.01, 10**4), (5.0, 0.02, 10**5)])
+def test_many_steps_show_something_and_no_more_than_is_certified(
+    sigma: float, q: float, steps: int, delta: float
+) -> None:
+    """Deltas near the rounding of a transform, which is charged in proportion to the steps."""
     work = Workload(q, steps, 1.0, 1)
-    assert lower(Gaussian(sigma), work, delta) <= Ledger().plus(Gaussian(sigma), work).certified(delta).value
+    certified = Ledger().plus(Gaussian(sigma), work).certified(delta).value
+    assert 0.7 * certified < lower(Gaussian(sigma), work, delta) <= certified

@@ -47,7 +47,8 @@ def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
         # The mean is brought to zero, so that a window around it holds the sum.
         centre = round(float(np.sum(mass * np.arange(len(mass))) / np.sum(mass)))
         offset += times * (start + centre)
-        wrapped.append((np.bincount((np.arange(len(mass)) - centre) % SIZE, mass, minlength=SIZE), times))
+        places = (np.arange(len(mass)) - centre) % SIZE
+        wrapped.append((np.bincount(places, mass, minlength=SIZE).astype(float), times))
     total = law_of_sum(wrapped, SIZE)
     hair = 2.0**-48 * sum(times for _, times in parts)
     mass = np.maximum(total.law - total.error, 0.0) * math.exp(-hair)

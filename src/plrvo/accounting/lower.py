@@ -185,7 +185,7 @@ def _mass(noise: Noise, edges: Array) -> tuple[Array, Array]:
     below = edges[:-1] < 0
     tail = np.where(below, lower_tail[1:], upper_tail[:-1])
     mass = np.maximum(np.where(below, np.diff(lower_tail), -np.diff(upper_tail)), 0.0)
-    return mass, 2.0**-49 * (8 * tail - special.xlogy(tail, tail))
+    return mass, np.asarray(2.0**-49 * (8 * tail - special.xlogy(tail, tail)), dtype=float)
 
 
 def _many(loss: Array, mass: Array, count: int) -> Atoms:
@@ -205,9 +205,9 @@ def _many(loss: Array, mass: Array, count: int) -> Atoms:
     best = int(np.argmax([np.sum(mass * (i * step) ** 2) for i, step in zip(index, candidates, strict=True)]))
     step, cells = candidates[best], index[best].astype(np.int64)
     share = 1 / (1 + np.exp(-step * cells))  # of the mass of +l and -l that lies at +l, with the example
-    row = np.bincount(cells, mass * (1 - share), minlength=SIZE) + np.bincount(
-        -cells % SIZE, mass * share, minlength=SIZE
-    )
+    row: Array = np.zeros(SIZE)
+    row += np.bincount(cells, mass * (1 - share), minlength=SIZE)
+    row += np.bincount(-cells % SIZE, mass * share, minlength=SIZE)
     total = law_of_sum([(row, count)], SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
     # What comes back there, having left the window on the right, or on the left a second time, is charged.

@@ -74,7 +74,7 @@ class _Loss:
 
     @cached_property
     def losses(self) -> Array:
-        return self.interval * self.places
+        return np.asarray(self.interval * self.places, dtype=float)
 
     @cached_property
     def log_mass(self) -> Array:
@@ -196,7 +196,8 @@ def _one_step(m: float, q: float, interval: float, reach: float, added: bool) ->
         share = np.expm1(below - (-loss if added else loss)) / np.expm1(-gap)
         total += mass
         upper += mass * np.clip(share, 0.0, 1.0)
-    masses = np.bincount(cell, total - upper, len(places)) + np.bincount(cell + 1, upper, len(places))
+    masses: Array = np.zeros(len(places))
+    masses += np.bincount(cell, total - upper, len(places)) + np.bincount(cell + 1, upper, len(places))
     loss_error = 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
     return _Loss(interval, places.astype(np.int64), masses, loss_error, _U * (16 + 4 * (m + reach) ** 2))
 
@@ -272,7 +273,7 @@ class _Composed:
             tilted = part.mass * half * half
             tilted /= tilted.sum()
             centre = round(float(np.sum(tilted * part.places)))
-            folded.append((np.bincount((part.places - centre) % size, tilted, size), count))
+            folded.append((np.bincount((part.places - centre) % size, tilted, size).astype(float), count))
             offset += count * centre
         total = law_of_sum(folded, size)
         mass = np.roll(total.law, offset - first)
