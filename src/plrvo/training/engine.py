@@ -321,7 +321,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
         collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
-        if not self.draws_ahead:
+        if not self.workers:
             return DataLoader(
                 loader.dataset,
                 batch_sampler=self.sampler,

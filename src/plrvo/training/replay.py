@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils import _python_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
 _MOST = 20_000  # operations: losses are small
@@ -59,7 +59,10 @@ class _Operation:
         return made, result
 
 
-class Recording(TorchDispatchMode):
+_Mode: Any = _python_dispatch.TorchDispatchMode  # which has no types
+
+
+class Recording(_Mode):
     """The operations between a forward pass and its backward pass, but for those inside of the module."""
 
     def __init__(self) -> None:
