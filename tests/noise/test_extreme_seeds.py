@@ -134,7 +134,7 @@ def test_draws_of_a_normal_seed_cut_far_out_have_its_law(cut: float) -> None:
     assert stats.kstest(z, noise.cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("scale", [1e-149, 1e-30, 1.0, 1e149])
+@pytest.mark.parametrize("scale", [1e-149, 1e-30, 1.0, 1e145])
 @pytest.mark.parametrize("make", [lambda s: PLRV(ExponentialSeed(s)), lambda s: GammaPLRV(3.0, s)])
 def test_the_unit_of_a_clip_does_not_matter(make: Any, scale: float) -> None:
     unit, other = (Ledger().plus(make(s), Workload(1.0, 1, 1e-4 / s, 4)).certified(1e-5).value for s in (1.0, scale))
