@@ -13,12 +13,12 @@ HEAD = """# What you do, what happens
 A certificate is about a mechanism. This page lists ways to run another one by mistake, and what plrvo does about each:
 most are refused with one line that names the argument and the fix, before anything is released. Every row is a test
 (`tests/misuse`), in each of the modes that it applies to: `bookkeeping` (one backward pass, the default), `hooks`
-(Opacus's per-example gradients, for layers without a rule) and `exact` (integers). The same misuse against an engine
+(gradients of each example in full, for layers without a rule) and `exact` (integers). The same misuse against an engine
 without these checks moves the clipped sum by three clips to more than a hundred (`tests/misuse/test_attacks.py`).
 
-What nobody can check from inside: inputs that were mixed before they reach the model (mixup), a loss that hides a
-number of the batch in a constant of its own, and choices that were made by looking at the data. These are
-[sharp edges](sharp-edges.md).
+What nobody can check from inside: inputs that were mixed, and weights that were computed from the batch, before the
+model is called (mixup), what Python decides by a look at the batch, and choices that were made by looking at the data.
+These are [sharp edges](sharp-edges.md).
 """
 
 

@@ -21,6 +21,7 @@ from plrvo.noise import (
     WeibullSeed,
     noise_from_dict,
 )
+from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
     from plrvo.training import PrivacyEngine

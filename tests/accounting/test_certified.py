@@ -88,7 +88,7 @@ def test_pure_cap_of_a_huge_loss_is_finite() -> None:
 
 def test_pure_cap_is_used_where_it_is_best() -> None:
     certificate = Ledger().plus(Laplace(1.0), Workload(1.0, 3, 1.0, 1)).certified(1e-40)
-    assert certificate.value <= 3.0 * (1 + 2 * PURE_MARGIN)
+    assert certificate.value <= 3.0 * (1 + 3 * PURE_MARGIN)  # the loss of a step is rounded up by itself
     assert certificate.value == pytest.approx(3.0, rel=1e-3, abs=0.0)
 
 

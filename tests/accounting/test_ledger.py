@@ -8,10 +8,11 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from tests.noise.catalogue import NOISES
 
-from plrvo.accounting import Ledger, Workload, epsilon
+from plrvo.accounting import Ledger, Workload, calibrate, epsilon
 from plrvo.accounting.certified import RDP_MARGIN, certified_epsilon
 from plrvo.accounting.moments import StepMoments
 from plrvo.noise import GammaPLRV, Gaussian, Laplace
+from plrvo.training.accountant import CertifiedAccountant
 from plrvo.validate import InvalidArgument
 
 WORK = Workload(sample_rate=0.02, steps=50, clip=1.0, dimension=30)
@@ -133,3 +134,29 @@ def test_ledger_with_an_unknown_noise_is_refused() -> None:
 
 def test_bracket_of_one_entry_is_that_of_the_function() -> None:
     assert Ledger().plus(Laplace(1.0), WORK).epsilon(1e-5) == epsilon(Laplace(1.0), WORK, 1e-5)
+
+
+class _Understated(Laplace):
+    """Laplace noise that claims half of its largest loss."""
+
+    def pure_loss(self, clip: float, dimension: int) -> float:
+        return super().pure_loss(clip, dimension) / 2
+
+    def scaled(self, factor: float) -> Laplace:
+        return _Understated(self.b * factor)
+
+
+def test_a_number_that_an_attack_refutes_leaves_neither_bracket_calibration_nor_training() -> None:
+    work = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)
+    ledger = Ledger().plus(_Understated(1.0), work)
+    accountant = CertifiedAccountant()
+    accountant.ledger = ledger
+    for attempt in (
+        lambda: ledger.epsilon(1e-5),
+        lambda: ledger.checked(1e-5),
+        lambda: accountant.get_epsilon(1e-5),
+        lambda: calibrate(_Understated(1.0), work, 0.7, 1e-5),
+    ):
+        with pytest.raises(ArithmeticError, match="exceeds certified"):
+            attempt()
+    assert Ledger().plus(Laplace(1.0), work).checked(1e-5) == Ledger().plus(Laplace(1.0), work).certified(1e-5)

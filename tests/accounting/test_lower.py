@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from mpmath import mp, mpf
 
 from plrvo.accounting import Ledger, Workload
-from plrvo.accounting.lower import lower_loss
-from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, UniformSeed
+from plrvo.accounting.lower import _mass, _released, lower_loss
+from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, TruncatedNormalSeed, UniformSeed
 
 
 def lower(noise: Noise, work: Workload, delta: float = 1e-5) -> float:
@@ -125,3 +126,51 @@ def test_lower_bound_is_zero_where_delta_allows_everything() -> None:
 def test_hardly_any_noise_shows_a_large_epsilon_without_overflow(noise: Noise) -> None:
     value = lower(noise, Workload(0.5, 5, 1.0, 10))
     assert 10 < value < math.inf
+
+
+TAILS = {
+    Gaussian(1.0): lambda z: mp.erfc(z / mp.sqrt(2)) / 2,
+    Laplace(1.0): lambda z: mp.exp(-z) / 2,
+    GammaPLRV(20.0, 0.05): lambda z: (1 + mpf(0.05) * z) ** -20 / 2,
+    GammaPLRV(1e9, 1e-9): lambda z: (1 + mpf(1e-9) * z) ** -1_000_000_000 / 2,
+    PLRV(UniformSeed(0.5, 1.5)): lambda z: (mp.exp(-z / 2) - mp.exp(-3 * z / 2)) / z / 2,
+    PLRV(TruncatedNormalSeed(1.0, 0.25)): lambda z: (
+        mp.exp(-z + z**2 / 32) * mp.erfc((z / 4 - 4) / mp.sqrt(2)) / mp.erfc(-4 / mp.sqrt(2)) / 2
+    ),
+}
+
+
+@pytest.mark.parametrize("noise", TAILS, ids=repr)
+@pytest.mark.parametrize("x", [9.87654321, 0.01234567])
+def test_masses_of_intervals_err_by_less_than_they_say(noise: Noise, x: float) -> None:
+    """Differences of tails in 60 digits, at edges that doubles round."""
+    t = np.concatenate([np.linspace(0.0, x / 2, 20), x / 2 + np.geomspace(1e-3, 35.0, 60)])
+    with mp.workdps(60):
+        for sign in (-0.5, 0.5):
+            found, error = _mass(noise, t + sign * x)
+            edges = [mpf(float(at)) + sign * mpf(x) for at in t]
+            tails = [TAILS[noise](abs(e)) if e else mpf(1) / 2 for e in edges]
+            above = [1 - tail if e < 0 else tail for e, tail in zip(edges, tails, strict=True)]
+            exact = [above[i] - above[i + 1] for i in range(len(t) - 1)]
+            wrong = [abs(mpf(float(f)) - e) / b for f, e, b in zip(found, exact, error, strict=True) if b > 1e-290]
+            assert 1e-3 < max(wrong) < 0.7
+
+
+@pytest.mark.parametrize("q", [1.0, 0.01])
+def test_the_attack_on_one_coordinate_takes_p_from_below_and_q_from_above(q: float) -> None:
+    """Gaussian noise a tenth of the gradient: masses of the other side are tiny, and keep their own digits."""
+    atoms = _released(Gaussian(1.0), 10.0, 1, q)
+    assert 1 - 1e-10 < atoms.p.sum() < 1 < atoms.q.sum() < 1 + 1e-10
+    likely = atoms.p > 1e-3 * q
+    assert np.log(atoms.p / atoms.q)[likely].max() > 60 + math.log(q)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-12])
+@pytest.mark.parametrize(("sigma", "q", "steps"), [(1.0, 0.01, 10**4), (5.0, 0.02, 10**5)])
+def test_many_steps_show_something_and_no_more_than_is_certified(
+    sigma: float, q: float, steps: int, delta: float
+) -> None:
+    """Deltas near the rounding of a transform, which is charged in proportion to the steps."""
+    work = Workload(q, steps, 1.0, 1)
+    certified = Ledger().plus(Gaussian(sigma), work).certified(delta).value
+    assert 0.7 * certified < lower(Gaussian(sigma), work, delta) <= certified

@@ -117,3 +117,22 @@ def test_infinite_moment_is_infinite_and_vanishing_one_hardly_more_than_zero() -
     assert StepMoments(GammaPLRV(3.0, 0.5, shared=True), 1.0, 10, 0.1)(2) == math.inf
     assert StepMoments(Gaussian(1e200), 1.0, 10, 0.1)(2) == 1e-300
     assert StepMoments(Laplace(1e200), 1.0, 10, 1.0)(2) == 1e-300
+
+
+class Erring(Gaussian):
+    """Gaussian noise whose moments are too small by almost as much as they may be."""
+
+    moment_margin = 1e-11
+
+    def log_joint_moment(self, clip: float, dimension: int, eta: np.ndarray, tail: float = 0.0) -> np.ndarray:
+        return super().log_joint_moment(clip, dimension, eta, tail) * (1 - 0.999e-11)
+
+
+@pytest.mark.parametrize(("sigma", "q", "order"), [(0.6, 1e-3, 5), (1.0, 1e-6, 27), (0.3, 1e-9, 8)])
+def test_what_a_moment_errs_by_is_charged_before_sampling_amplifies_it(sigma: float, q: float, order: int) -> None:
+    """A relative 1e-11 of H is up to 1e-9 of A here, more than the margin of 1e-10 on A would cover."""
+    with mp.workdps(50):
+        exact = step_moment(q, order, lambda eta: mp.exp(mpf(eta) * (eta - 1) / (2 * mpf(sigma) ** 2)))
+        plain = StepMoments(Gaussian(sigma), 1.0, 1, q)(order - 1)
+        assert exact * (1 - mpf(10) ** -12) <= plain <= exact * (1 + mpf(10) ** -11)
+        assert exact * (1 - mpf(10) ** -12) <= StepMoments(Erring(sigma), 1.0, 1, q)(order - 1)

@@ -61,6 +61,13 @@ def test_noise_file_describes_any_noise(capsys, tmp_path):
     assert result["epsilon_lower"] < result["epsilon_certified"]
 
 
+def test_calibrate_prints_the_multiplier_that_account_takes(capsys):
+    assert main(["calibrate", "--noise", "gaussian", "--epsilon", "1", *CNN]) == 0
+    option, value = capsys.readouterr().out.splitlines()[-1].split()[:2]
+    found = run_json(capsys, "account", "--noise", "gaussian", option, value, *CNN)
+    assert 0.99 < found["epsilon_certified"] <= 1
+
+
 @pytest.mark.parametrize("kind", ["gaussian", "laplace", "gamma"])
 def test_calibrate_meets_the_budget_and_account_agrees(capsys, kind):
     shape = ["--k", "50"] if kind == "gamma" else []

@@ -89,9 +89,26 @@ def test_unsafe_diagnostics_are_noted(runs, capsys):
 def test_metrics_of_a_first_receipt_are_told_to_be_uncovered(capsys):
     found = told(FIRST / "corr" / "receipt.json", capsys)
     assert (found["verdict"], found["metrics_covered"], found["seeded"]) == ("verified", False, False)
-    assert "not covered" in printed(FIRST / "corr" / "receipt.json", capsys)
+    assert "metrics.jsonl is not covered: receipts of the first" in printed(FIRST / "corr" / "receipt.json", capsys)
     assert "metrics not covered by the receipt" in make_page([read_run(FIRST / "corr")]).decode()
     assert told(FIRST / "audited" / "receipt.json", capsys)["seeded"] is True
+
+
+def test_a_receipt_without_metrics_says_so(runs, tmp_path, capsys):
+    def without(receipt):
+        receipt |= {"metrics": None, "journal": None}
+        receipt["run"]["metrics"] = None
+
+    copy = forged(runs["poisson"], tmp_path, without)
+    for name in ("metrics.jsonl", "journal.jsonl"):
+        copy.with_name(name).unlink()
+    assert "made without a metrics.jsonl" in printed(copy, capsys)
+
+
+def test_a_folder_stands_for_its_receipt(runs, tmp_path, capsys):
+    assert printed(runs["poisson"].parent, capsys) == printed(runs["poisson"], capsys)
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "receipt.json" in capsys.readouterr().err
 
 
 def test_a_receipt_that_differs_names_no_epsilon(runs, tmp_path, capsys):

@@ -33,6 +33,14 @@ def tails(mode: str) -> None:
         assert beyond.max() < 2.0**-99
 
 
+@A.row("draw gamma noise with k = 1e44 in float32", "it has its law: nothing underflows on the way", modes=ANY)
+def large_k(mode: str) -> None:
+    noise = plrvo.GammaPLRV(1e44, 3e-39)
+    z = np.abs(noise.sample(100_000, Keystream(bytes(32)), np.float32).astype(np.float64))
+    assert abs(z.mean() / noise.distortion - 1) < 0.02  # six standard errors
+    assert len(np.unique(z)) > 99_000
+
+
 @A.row("predict the noise from a generator's earlier outputs", "unseeded runs draw from a cipher's keystream")
 def predictable(mode: str) -> None:
     run = Private(mode)

@@ -9,6 +9,7 @@ from typing import Any
 from tests.misuse.row import ANY, Section
 
 import plrvo
+from plrvo.accounting.correlated import Banded, Correlation, Participation
 from plrvo.accounting.gaussian_curve import gaussian_epsilon
 from plrvo.validate import InvalidArgument
 
@@ -34,6 +35,31 @@ for _name, _seed in (
     D.row(f"use {_name}, which is Laplace noise", "certified as Laplace noise, never below it", modes=ANY)(
         _narrow(_seed)
     )
+
+
+@D.row("use a normal seed cut 1e9 widths out, its scale shared", "certified as its exponential twin", modes=ANY)
+def far_cut(mode: str) -> None:
+    work = plrvo.Workload(sample_rate=1.0, steps=1, clip=1e8, dimension=1)
+    cut, twin = (
+        plrvo.epsilon(plrvo.PLRV(seed, shared=True), work, 1e-5)
+        for seed in (plrvo.TruncatedNormalSeed(-1e9, 1.0), plrvo.ExponentialSeed(1e-9))
+    )
+    assert abs(cut.certified / twin.certified - 1) < 1e-8
+
+
+@D.row("correlate noise by a hundred thousand coefficients too small to be seen beside the first",
+       "they are counted: the sensitivity is rounded up", modes=ANY)  # fmt: skip
+def small_coefficients(mode: str) -> None:
+    n, small = 10**5, 1e-7
+    strategy = Banded((1.0,) + (small,) * (n - 1))
+    found = Correlation(strategy, Participation(steps_per_epoch=n)).sensitivity(n).value
+    assert found**2 - 1 >= (n - 1) * small**2 > 1e-10
+
+
+@D.row("measure clip and noise in units in which squares underflow", "refused, in words", modes=ANY,
+       error=InvalidArgument, match="other units")  # fmt: skip
+def units(mode: str) -> None:
+    plrvo.epsilon(plrvo.PLRV(plrvo.ExponentialSeed(1e-170)), plrvo.Workload(1.0, 1, 1e166, 4), 1e-5)
 
 
 @D.row("ask for Gaussian noise, everybody in every batch, at delta 1e-12", "the exact curve, from above", modes=ANY)

@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any
 
+import numpy as np
 import torch
 from tests.misuse.row import Section
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, effect_of_first, mlp
@@ -54,7 +55,7 @@ def flattened(mode: str) -> None:
     "repeat every example eight times, for augmentation",
     "refused before the step: eight rows would be clipped for one example",
     error=BatchMismatch,
-    match="rows in a step whose batch has",
+    match="rows in a step than its batch has",
 )
 def repeated(mode: str) -> None:
     run = Private(mode)
@@ -68,7 +69,7 @@ def repeated(mode: str) -> None:
     "take half of the batch, or a batch and a bit",
     "refused before the step",
     error=BatchMismatch,
-    match="rows in a step whose batch has",
+    match="rows in a step than its batch has",
 )
 def half(mode: str) -> None:
     run = Private(mode)
@@ -138,15 +139,15 @@ _loss_row(
 )
 _loss_row(
     "divide by the sum of a mask of the batch",
-    "refused: a factor is a number, not a tensor",
+    "refused before the first step",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (y > 0)).sum() / (y > 0).sum(),
-    "by the tensor|weighs them by",
+    "by the tensor|changes with other examples",
 )
 _loss_row(
     "multiply each loss by one over a count from the batch",
-    "refused at the second batch",
+    "refused before the first step",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * (1 / (y > 0).sum())).sum(),
-    "weighs them by",
+    "changes with other examples",
 )
 _loss_row(
     "sum the losses and leave `loss_reduction='mean'`",
@@ -164,7 +165,7 @@ _loss_row(
     "compare examples with each other (contrastive loss)",
     "refused",
     lambda o, y: functional.cross_entropy(o @ o.t(), torch.arange(len(o))),
-    "changes with another",
+    "changes with other examples",
 )
 _loss_row(
     "flood or clamp the batch's loss (`(loss - b).abs() + b`)",
@@ -180,9 +181,9 @@ _loss_row(
 )
 _loss_row(
     "weigh examples by weights that were divided by their mean in the batch",
-    "refused: their mean is one in every batch",
+    "refused: with other examples they are others",
     lambda o, y: (functional.cross_entropy(o, y, reduction="none") * _relative(y)).mean(),
-    "divided by",
+    "changes with other examples",
 )
 _loss_row(
     "penalise weights in the loss",
@@ -200,7 +201,7 @@ _loss_row(
     "change the module's outputs in place (`logits -= logits.mean(0)`)",
     "refused",
     lambda o, y: functional.cross_entropy(o.sub_(50 * o.mean(dim=0)), y),
-    "changed in place|inplace|changes with another",
+    "changed in place|inplace|changes with other examples",
 )
 _loss_row(
     "call backward on the vector of losses with a gradient of one's own",
@@ -324,6 +325,58 @@ class Dices(nn.Module):
         return x - random.random() * x.mean(dim=0)
 
 
+class Flips(nn.Module):
+    """Mixes if a coin of NumPy's says so."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 * x + 0.5 * x.mean(dim=0) if np.random.rand() < 0.5 else x  # noqa: NPY002
+
+
+class Guards(nn.Module):
+    """Shrinks the batch where some number of it is large."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        top = x.abs().max()
+        return x * (100 / top) if top > 100 else x
+
+
+class Repairs(nn.Module):
+    """Gives up the batch where some number of it is none."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if bool(torch.isfinite(x).all()) else torch.zeros_like(x)
+
+
+class RemembersInAParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(8), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean.data.lerp_(x.detach().mean(dim=0), 0.1)
+        return x
+
+
+class RemembersInAnAttribute(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = [torch.zeros(8)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept[0].data.copy_(x.detach().mean(dim=0))
+        return x
+
+
+class RemembersANumber(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale = 0.9 * self.scale + 0.1 * float(x.detach().abs().max())
+        return x
+
+
 class PeeksABit(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + 1e-3 * x.mean(dim=0)
@@ -346,6 +399,12 @@ for _name, _norm, _match in (
     ("a buffer that learns from examples in `forward`", Remembers, "norm.mean changes"),
     ("a layer that lets rows see those before them", Cumulates, r"norm \(Cumulates\) mixes"),
     ("a mixing layer with randomness of Python's own", Dices, r"norm \(Dices\) mixes"),
+    ("a layer that mixes with probability 1/2", Flips, r"norm \(Flips\) mixes"),
+    ("a layer that scales the batch if a number of it is large", Guards, r"norm \(Guards\) mixes"),
+    ("a layer that drops the batch if a number of it is none", Repairs, r"norm \(Repairs\) mixes"),
+    ("a frozen parameter that learns from examples in `forward`", RemembersInAParameter, "changes norm.mean"),
+    ("a tensor in a list that learns from examples in `forward`", RemembersInAnAttribute, "norm.kept changes"),
+    ("a number that learns from examples in `forward`", RemembersANumber, "norm.scale changes"),
 ):
 
     @B.row(
@@ -356,6 +415,120 @@ for _name, _norm, _match in (
     )
     def mixing(mode: str, norm: Any = _norm) -> None:
         Private(mode, Normed(norm())).train()
+
+
+@B.row("compile the private module (`torch.compile`)", "refused on the first batch", error=InvalidArgument,
+       match="torch.compile")  # fmt: skip
+def compiled(mode: str) -> None:
+    run = Private(mode)
+    forward: Any = torch.compile(run.module, backend="eager")
+    run.train(forward=forward.__call__)
+
+
+class OverPadding(nn.Module):
+    """A mean over all positions, padding among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(TOKENS, FEATURES), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids).mean(dim=1))
+
+
+def padded_sentences(longest: int, length: int | None = None) -> tuple[Tensor, Tensor]:
+    """20 of them, padded by 0; the first is the longest."""
+    generator = torch.Generator().manual_seed(longest)
+    ids = torch.randint(1, TOKENS, (20, length or longest), generator=generator)
+    lengths = torch.randint(2, 6, (20,), generator=generator)
+    lengths[0] = longest
+    ids[torch.arange(ids.shape[1]) >= lengths[:, None]] = 0
+    return ids, torch.randint(0, CLASSES, (20,), generator=generator)
+
+
+@B.row(
+    "pad batches to their longest example, in a model that does not mask the padding",
+    "refused at the first batch of another length: one long example changes what all others contribute",
+    error=InvalidArgument,
+    match="mask the padding",
+)
+def padded_to_the_longest(mode: str) -> None:
+    run = Private(mode, OverPadding(), examples=TensorDataset(*padded_sentences(8)))
+    for longest in (8, 16):
+        run.released(*padded_sentences(longest))
+
+
+@B.row("pad all batches to one length, in a model that does not mask the padding", "as it should be")
+def padded_to_one_length(mode: str) -> None:
+    run = Private(mode, OverPadding(), examples=TensorDataset(*padded_sentences(8, 16)))
+    for longest in (8, 16):
+        run.released(*padded_sentences(longest, 16))
+
+
+class Scaled(nn.Module):
+    """A parameter of its own beside other layers, and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop, self.scale = nn.Linear(FEATURES, CLASSES), nn.Dropout(), nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.drop(self.linear(x))
+
+
+@B.row(
+    "give the model a bare parameter (positions, a class token, a temperature) beside dropout",
+    "works, by gradients of each example",
+    modes=("hooks", "exact"),
+)
+def bare_parameter(mode: str) -> None:
+    Private(mode, Scaled()).train()
+
+
+@B.row(
+    "hand over a model in eval mode, as `from_pretrained` returns it",
+    "refused in `make_private`: `module.train()`",
+    error=InvalidArgument,
+    match=r"in eval mode.*call module\.train\(\)",
+)
+def in_eval_mode(mode: str) -> None:
+    Private(mode, mlp().eval())
+
+
+class StartsLater(nn.Module):
+    """Begins to learn from examples after some passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+        self.starts = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.starts and torch.is_grad_enabled():
+            self.mean += 0.1 * (x.detach().mean(dim=0) - self.mean)
+        return x
+
+
+@B.row(
+    "have a buffer begin to learn from examples in mid-run",
+    "refused at the first pass that changes it",
+    error=InvalidArgument,
+    match="norm.mean changes",
+)
+def starting_later(mode: str) -> None:
+    module = Normed(StartsLater())
+    run = Private(mode, module)
+    run.train(3)
+    module.norm.starts = True
+    run.train(1)
+
+
+@B.row("have embeddings with `max_norm`, which rescales rows that are looked up", "refused", error=InvalidArgument,
+       match="max_norm")  # fmt: skip
+def max_norm(mode: str) -> None:
+    ids = TensorDataset(torch.arange(60)[:, None] % 9, data().tensors[1])
+    module = nn.Sequential(nn.Embedding(9, 4, max_norm=0.1), nn.Flatten(), nn.Linear(4, CLASSES))
+    Private("hooks" if mode == "bookkeeping" else mode, module, examples=ids).train()
 
 
 @B.row("have instance normalisation with running statistics", "refused", error=(InvalidArgument, NotImplementedError))
@@ -390,7 +563,6 @@ def replaced(mode: str) -> None:
     run = Private(mode, module)
     run.train(2)
     module.norm = Centred()
-    run.optimizer.draws.restart()
     run.train()
 
 
@@ -398,7 +570,7 @@ def replaced(mode: str) -> None:
     "change the loss to a contrastive one after some steps",
     "refused at its first batch",
     error=NotASum,
-    match="changes with another",
+    match="changes with other examples",
 )
 def later_contrast(mode: str) -> None:
     run = Private(mode)

@@ -45,6 +45,7 @@ class Private:
         sample_rate: float = 0.5,
         examples: Any = None,
         clip: float = CLIP,
+        workers: int = 0,
         **options: Any,
     ) -> None:
         self.plain = module or mlp()
@@ -59,7 +60,7 @@ class Private:
             self.module, self.optimizer, self.loader = self.engine.make_private(
                 module=self.plain,
                 optimizer=torch.optim.SGD(self.plain.parameters(), lr=0.1),
-                data_loader=DataLoader(self.examples),
+                data_loader=DataLoader(self.examples, num_workers=workers),
                 grad_sample_mode="auto" if exact else mode,
                 noise_generator=Keystream(bytes(32)),
                 sample_generator=Keystream(bytes(range(32))),
@@ -80,8 +81,7 @@ class Private:
         """What one step on this batch releases, at sum scale; the batch counts as drawn."""
         loss, forward = loss or nn.CrossEntropyLoss(), forward or self.module
         self.optimizer.zero_grad()
-        self.optimizer.draws.restart()
-        self.optimizer.draws.drawn(len(x))
+        self.optimizer.draws.drawn(range(len(x)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loss(forward(x), y).backward()

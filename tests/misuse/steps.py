@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,8 @@ from tests.misuse.row import ANY, Section
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, SubsetRandomSampler
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import plrvo
 from plrvo.training import BudgetExhausted
@@ -105,21 +107,57 @@ def cut(mode: str) -> None:
 
 
 @C.row(
-    "look at batches by `next(iter(loader))` and step on those that one likes",
-    "refused once a step was taken",
+    "look at batches by `next(iter(loader))` and step on those that one likes, with workers or without",
+    "not possible: a batch that has no step yet comes again",
+    modes=("bookkeeping",),
+)
+def choosing(mode: str) -> None:
+    for workers in (0, 1):
+        run = Private(mode, steps=6, workers=workers)
+        for taken in range(1, 4):
+            looks = [next(iter(run.loader))[0] for _ in range(3)]
+            assert all(torch.equal(look, looks[0]) for look in looks)
+            run.train(1)
+            assert len(run.engine.accountant) == taken
+        run.train()
+        assert len(run.engine.accountant) == 6  # left loops have cost no step
+
+
+@C.row(
+    "skip batches that workers have collated ahead",
+    "refused at the next step, as without workers",
+    modes=("bookkeeping",),
     error=BatchMismatch,
     match="no step was taken",
 )
-def choosing(mode: str) -> None:
-    run = Private(mode, steps=20)
-    for _ in range(10):
-        x, y = next(iter(run.loader))
-        if float(x.sum()) > 0:
-            continue
-        run.optimizer.zero_grad()
-        functional.cross_entropy(run.module(x), y).backward()
-        run.optimizer.step()
-    raise BatchMismatch("no step was taken") if len(run.engine.accountant) == 0 else AssertionError("it chose")
+def skipping_ahead(mode: str) -> None:
+    run = Private(mode, workers=1)
+    for number, (x, y) in enumerate(run.loader):
+        if number != 1:
+            run.optimizer.zero_grad()
+            functional.cross_entropy(run.module(x), y).backward()
+            run.optimizer.step()
+
+
+@C.row(
+    "leave a loop between the parts of a batch, and begin another",
+    "the batch comes again, whole; parts of it are not counted twice",
+)
+def left_between_parts(mode: str) -> None:
+    run = Private(mode)
+    x, y = (t[:20] for t in data().tensors)
+    whole = Private(mode).released(x, y)
+    batches = run.optimizer.draws.through(iter([list(range(20))]))
+    next(batches)
+    run.optimizer.signal_skip_step(True)
+    functional.cross_entropy(run.module(x[:10]), y[:10]).backward()
+    run.optimizer.step()
+    next(run.optimizer.draws.through(iter([])))
+    run.optimizer.zero_grad()
+    functional.cross_entropy(run.module(x), y).backward()
+    run.optimizer.pre_step()
+    found = torch.cat([p.grad.flatten().double() for p in run.optimizer.params]) * run.optimizer.expected_batch_size
+    assert float((found - whole).norm()) <= 0.01 * CLIP
 
 
 @C.row(
@@ -132,20 +170,35 @@ def resampled(mode: str) -> None:
     Private(mode).engine.sampler.sample_rate = 1.0
 
 
-@C.row(
+def _loader_row(does: str, loader: Any, match: str) -> None:
+    @C.row(does, "refused: the engine samples all of a data set", error=InvalidArgument, match=match)
+    def attempt(mode: str) -> None:
+        run = Private(mode)
+        module = mlp()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        run.engine.make_private(module=module, optimizer=optimizer, data_loader=loader())
+
+
+_loader_row(
     "give a loader whose own sampler draws from a part of the data",
-    "refused: the engine samples all of a data set",
-    error=InvalidArgument,
-    match="SubsetRandomSampler.*Subset",
+    lambda: DataLoader(data(), sampler=SubsetRandomSampler(range(10))),
+    "SubsetRandomSampler.*Subset",
 )
-def subset(mode: str) -> None:
-    run = Private(mode)
-    module = mlp()
-    run.engine.make_private(
-        module=module,
-        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
-        data_loader=DataLoader(data(), sampler=SubsetRandomSampler(range(10))),
-    )
+_loader_row(
+    "give a loader with a batch sampler over a part of the data",
+    lambda: DataLoader(data(), batch_sampler=BatchSampler(SubsetRandomSampler(range(10)), 5, False)),
+    "SubsetRandomSampler.*Subset",
+)
+_loader_row(
+    "give a loader with batches of one's own",
+    lambda: DataLoader(data(), batch_sampler=[[0, 1], [2, 3]]),
+    "list.*Subset",
+)
+_loader_row(
+    "give a loader whose sampler is that of a smaller data set",
+    lambda: DataLoader(data(), sampler=SequentialSampler(range(10))),
+    "SequentialSampler.*Subset",
+)
 
 
 def _assign(name: str, value: Any) -> Any:
@@ -180,6 +233,26 @@ def emptied(mode: str) -> None:
     run = Private(mode)
     run.train(2)
     run.engine.accountant.ledger = plrvo.Ledger()
+
+
+@C.row(
+    "load a checkpoint into an engine that has taken steps, or give it another ledger",
+    "refused: those steps would be forgotten; a new engine resumes",
+    error=InvalidArgument,
+    match="released 2 steps already",
+)
+def loaded_over(mode: str) -> None:
+    first, second = (Private(mode, steps=6, noise=plrvo.Laplace(10.0), epsilon=2.0) for _ in range(2))
+    first.train(3)
+    second.train(2)
+    try:
+        second.engine.accountant.load_state_dict(first.engine.accountant.state_dict())
+    except InvalidArgument as refused:
+        assert "that were taken" in str(refused)  # noqa: PT017
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint"
+        first.engine.save_checkpoint(path=path, module=first.module, optimizer=first.optimizer)
+        second.engine.load_checkpoint(path=path, module=second.module, optimizer=second.optimizer)
 
 
 @C.row("use a schedule of the clip", "refused at its first step", error=InvalidArgument, match="max_grad_norm")
@@ -346,7 +419,7 @@ def copied(mode: str) -> None:
     "compute the loss from another model, so that no gradient arrives",
     "refused: the batch has no rows in the step",
     error=(BatchMismatch, ValueError),
-    match="0 rows|not initialized",
+    match="other rows|not initialized",
 )
 def other_model(mode: str) -> None:
     Private(mode).train(forward=mlp())
@@ -416,33 +489,93 @@ def _right_or_refused(mode: str, module: nn.Module) -> None:
 
 
 @C.row(
-    "write the model with `torch.save` after a step", "nothing on it is without noise", modes=("bookkeeping", "hooks")
+    "write the model with `torch.save`, after backward, between the parts of a batch or after a step",
+    "nothing on it is without noise",
 )
 def saved(mode: str) -> None:
     run = Private(mode, steps=2)
-    run.train()
-    for p in run.plain.parameters():
-        assert getattr(p, "summed_grad", None) is None
-        assert getattr(p, "grad_sample", None) is None
-        assert getattr(p, "_norm_sample", None) is None
-        assert getattr(p, "_current_grad_sample", None) is None
+    manager = BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=8, optimizer=run.optimizer)
     buffer = io.BytesIO()
     torch.save(run.plain, buffer)
-    assert buffer.tell() < 20_000  # the weights, and nothing of their size times a batch
+    size, seen = buffer.tell(), 0
+    with manager as parts:
+        for x, y in parts:
+            run.optimizer.zero_grad()
+            run.optimizer.original_optimizer.zero_grad(set_to_none=True)
+            functional.cross_entropy(run.module(x), y).backward()
+            seen += _is_bare(run.plain, size)
+            run.optimizer.step()
+            seen += _is_bare(run.plain, size + 4 * 83)  # and the noisy gradient
+    assert seen > 8  # parts of two batches
 
 
-@C.row("interrupt a step by an error between its parts", "nothing without noise stays on the parameters")
+def _is_bare(module: nn.Module, size: int) -> bool:
+    """Whether a file of the module is as small as one that never saw a batch, but for names and padding."""
+    buffer = io.BytesIO()
+    torch.save(module, buffer)
+    found = [v for p in module.parameters() for v in vars(p).values() if isinstance(v, Tensor)]
+    found += [v for m in module.modules() for v in vars(m).values() if isinstance(v, Tensor)]
+    assert not found
+    assert buffer.tell() < size + 2000
+    return True
+
+
+@C.row("interrupt a step by an error between its parts", "nothing without noise is kept")
 def interrupted(mode: str) -> None:
     run = Private(mode)
     x, y = data().tensors
-    run.optimizer.draws.drawn(59)
+    run.optimizer.draws.drawn(range(59))
     functional.cross_entropy(run.module(x), y).backward()
     try:
         run.optimizer.step()
     except BatchMismatch:
-        assert all(p.summed_grad is None and p.grad_sample is None for p in run.optimizer.params)
+        assert run.optimizer.sums is None
+        assert run.optimizer.book.is_empty
         return
     raise AssertionError("60 rows passed as a batch of 59")
+
+
+def _module_row(does: str, module: Any, match: str, **options: Any) -> None:
+    @C.row(does, "refused in one line that says what to use instead", error=InvalidArgument, match=match)
+    def attempt(mode: str) -> None:
+        Private("auto" if mode == "bookkeeping" else mode, module(), **options).train()
+
+
+def _compiled() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of parts of its own
+        return torch.compile(mlp())
+
+
+_module_row("make a compiled module private (`torch.compile`)", _compiled, "without torch.compile")
+_module_row("make a container private that has no forward", lambda: nn.ModuleDict({"a": mlp()}), "a forward of its own")
+_module_row(
+    "use `nn.EmbeddingBag`",
+    lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, CLASSES)),
+    r"0 \(EmbeddingBag\).*nn.Embedding",
+    examples=TensorDataset(torch.arange(120).view(60, 2) % 9, data().tensors[1]),
+)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(checkpoint(self.one, x.requires_grad_(), use_reentrant=True))
+
+
+_module_row("checkpoint layers with `use_reentrant=True`", Checkpointed, "use_reentrant=False")
+
+
+@C.row(
+    "bring an optimizer that evaluates a closure many times (LBFGS)", "refused", error=InvalidArgument, match="LBFGS"
+)
+def closures(mode: str) -> None:
+    module = mlp()
+    optimizer = torch.optim.LBFGS(module.parameters())
+    Private(mode).engine.make_private(module=module, optimizer=optimizer, data_loader=DataLoader(data()))
 
 
 @C.row(

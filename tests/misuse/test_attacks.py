@@ -16,7 +16,7 @@ from opacus.grad_sample import GradSampleModule
 from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-from tests.misuse.sensitivity import TOKENS, Cancels, Normed, OnTokens, tokens
+from tests.misuse.sensitivity import TOKENS, Cancels, Normed, OnTokens, OverPadding, padded_sentences, tokens
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
@@ -52,6 +52,7 @@ def odd_first(scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def test_layers_on_flattened_tokens() -> None:
     x, y = (t[:20].clone() for t in tokens().tensors)
     x[0] *= 100
+    torch.manual_seed(5)
     assert 3 < effect(OnTokens(), x, y) <= TOKENS  # up to one clip for each token
 
 
@@ -90,6 +91,15 @@ def test_batch_normalisation_in_disguise(affine: bool) -> None:
     for p in norm.parameters():
         p.requires_grad_(False)
     assert effect(Normed(norm), *odd_first(1000.0)) > 3
+
+
+def test_padding_to_the_longest() -> None:
+    """As the one long example leaves, all others are words again, and hardly padding."""
+    torch.manual_seed(0)
+    module, (x, _) = OverPadding(), padded_sentences(100)
+    x[1:, :2], y = 1, torch.zeros(20, dtype=torch.long)
+    whole, rest = (unchecked_sum(module, *batch, nn.CrossEntropyLoss()) for batch in ((x, y), (x[1:, :5], y[1:])))
+    assert float((whole - rest).norm()) / CLIP > 3
 
 
 def test_the_root_of_the_mean() -> None:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from safetensors.torch import save_file
 from tests.training.helpers import private, take_steps
 
@@ -26,6 +27,15 @@ def run(tmp_path):
 
 def test_an_untouched_receipt_verifies(run):
     assert verify(run[2]) == []
+
+
+def test_weights_are_a_safetensors_file(run):
+    engine, optimizer, path, _ = run
+    pickled = path.with_name("model.pt")
+    torch.save({"weight": torch.zeros(3)}, pickled)
+    for weights in (pickled, path.with_name("absent.safetensors")):
+        with pytest.raises(InvalidArgument, match=f"weights.*{weights.name}.*safetensors file"):
+            make_receipt(engine, optimizer, weights, {}, {})
 
 
 def test_a_receipt_states_what_ran(run):

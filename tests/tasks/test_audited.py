@@ -143,9 +143,7 @@ def test_broken_noise_is_refuted(tmp_path, how, kind):
 
 
 def unclipped(optimizer) -> None:
-    for p in optimizer.params:
-        p.summed_grad = p.grad_sample.sum(dim=0)
-        p.grad_sample._processed = True
+    optimizer.sums = [gradients.sum(dim=0) for gradients in optimizer.grad_samples]
 
 
 def test_no_clipping_is_refuted(tmp_path, monkeypatch):

@@ -135,5 +135,22 @@ def test_a_loader_with_workers_keeps_no_checkpoint(tmp_path):
         optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
         data_loader=torch.utils.data.DataLoader(data, num_workers=2),
     )
-    with pytest.raises(InvalidArgument, match="num_workers"):
+    with pytest.raises(InvalidArgument, match="num_workers=2"):
         engine.save_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("seed", [3, None])
+def test_unsafe_diagnostics_of_a_resumed_run_have_every_step(tmp_path, seed):
+    """Killed at step 9, in a run that evaluates every 2 steps and saves every 5."""
+    with pytest.raises(Killed):
+        run(tmp_path, kill_at=9, seed=seed, unsafe_diagnostics=True)
+    run(tmp_path, resume=True, seed=seed, unsafe_diagnostics=True)
+    rows = [json.loads(line) for line in (tmp_path / "unsafe-diagnostics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "step" in row] == list(range(1, 13))
+    assert len(rows) == 13
+
+
+@pytest.mark.parametrize("rate", [1e40, 0.0, float("nan")])
+def test_a_learning_rate_that_no_float32_can_hold_is_refused_before_the_run(tmp_path, rate):
+    with pytest.raises(InvalidArgument, match="learning_rate"):
+        Settings(tmp_path / "new", rate).check()

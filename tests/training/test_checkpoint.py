@@ -76,6 +76,14 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
         engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
 
 
+@pytest.mark.parametrize("extra", [{"best": torch.zeros(2)}, [float("nan")], object()])
+def test_extra_is_what_json_can_hold(tmp_path, extra):
+    engine, model, optimizer, _, _ = private(steps=9)
+    with pytest.raises(InvalidArgument, match=r"extra.*JSON"):
+        engine.save_checkpoint(path=tmp_path / "checkpoint", module=model, optimizer=optimizer, extra=extra)
+    assert not (tmp_path / "checkpoint").exists()
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     run_and_save_at(4, path)

@@ -7,7 +7,7 @@ from scipy import stats
 from tests.training.helpers import seeded
 
 from plrvo.training import PoissonSampler
-from plrvo.training.sampler import CyclicSampler
+from plrvo.training.sampler import CollateEmpty, CyclicSampler
 from plrvo.validate import InvalidArgument
 
 SIZE, RATE, STEPS = 60, 0.1, 20_000
@@ -101,3 +101,12 @@ def test_a_cyclic_sampler_draws_from_one_group_at_a_time_at_its_rate():
     tosses = 10 * 1003
     assert abs(sum(map(len, batches)) - 0.3 * tosses) < 5 * (tosses * 0.21) ** 0.5
     assert len({tuple(batch) for batch in batches}) == 70
+
+
+def test_an_empty_batch_may_be_changed_without_changing_the_next():
+    empty = {"labels": torch.zeros(0), "ids": [torch.zeros(0, 3)]}
+    collate = CollateEmpty(lambda examples: {"labels": examples}, empty)
+    first = collate([])
+    first["ids"].append(first.pop("labels"))
+    assert collate([]).keys() == {"labels", "ids"}
+    assert len(collate([])["ids"]) == 1

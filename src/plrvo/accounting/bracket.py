@@ -73,15 +73,25 @@ class AnyLedger(ABC):
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data, which `plrvo.accounting.correlated.read_ledger` turns back into an equal ledger."""
 
+    def checked(self, delta: float) -> Certificate:
+        """The certified epsilon, after the lower bound has not refuted it."""
+        return self._checked(delta)[0]
+
     def epsilon(self, delta: float) -> Epsilon:
         """The whole bracket."""
-        upper = self.certified(delta)
+        upper, lower = self._checked(delta)
         if not self.steps:
             return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
         with np.errstate(over="ignore"):
-            lower, published = self.lower(delta), self.published(delta)
+            published = self.published(delta)
+        return Epsilon(upper.value, lower, published, delta, upper.method, upper.order)
+
+    def _checked(self, delta: float) -> tuple[Certificate, float]:
+        upper = self.certified(delta)
+        with np.errstate(over="ignore"):
+            lower = self.lower(delta) if self.steps else 0.0
         if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one
             raise ArithmeticError(
                 f"lower bound {lower} exceeds certified {upper.value}; please report {self.to_list()}"
             )
-        return Epsilon(upper.value, lower, published, delta, upper.method, upper.order)
+        return upper, lower

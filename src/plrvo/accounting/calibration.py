@@ -34,10 +34,17 @@ def calibrate(
     validate.positive(epsilon=epsilon)
     validate.probability(delta=delta)
 
+    def ledger(wider: Noise) -> AnyLedger:
+        return ledger_of(wider, work, correlation, work.steps)
+
+    def fitted(log_width: float) -> Noise:
+        found = noise.scaled(math.exp(log_width))
+        ledger(found).checked(delta)  # once, at the end: the search itself is not compared with attacks
+        return found
+
     def miss(log_width: float) -> float:
         """log of certified / budget: positive where the budget is missed. Clipped, since epsilon may be 0 or inf."""
-        wider = noise.scaled(math.exp(log_width))
-        value = ledger_of(wider, work, correlation, work.steps).certified(delta).value
+        value = ledger(noise.scaled(math.exp(log_width))).certified(delta).value
         return min(50.0, max(-50.0, math.log(value / epsilon))) if value > 0 else -50.0
 
     narrow = wide = 0.0
@@ -50,7 +57,7 @@ def calibrate(
         while miss(narrow) <= 0:
             wide, narrow = narrow, narrow - 1.0
             if narrow < -math.log(_WIDEST):
-                return noise.scaled(math.exp(narrow))
+                return fitted(narrow)
     from scipy import optimize  # here, so that importing plrvo does not wait for it
 
     root = optimize.toms748(miss, narrow, wide, xtol=_TOLERANCE / 4, rtol=1e-12)
@@ -58,7 +65,7 @@ def calibrate(
     while miss(root) > 0:
         root += step
         step *= 2
-    return noise.scaled(math.exp(root))
+    return fitted(root)
 
 
 def narrowest(

@@ -8,11 +8,11 @@
   post-processing. Those without sampling enter as one step. An effective sigma of another noise is never used there:
   domination holds for moments, not for loss distributions.
 
-**Rounded outwards.** An `rdp` epsilon has 1e-10 of itself added: moments of closed forms are good to 1e-13, those by
-quadrature to 1e-11 (tests compare both with mpmath), and log-binomials carry a bound of their own (`moments`). For a
-`pure` one the largest loss of a step has added what its noise says it may err by (`Noise.pure_loss_margin`), before
-e^r makes more of it, and the total 2^-49, the rounding of a dozen operations. `exact` and `pld` say in their modules
-what they add.
+**Rounded outwards.** What a noise says its numbers may err by is added before a step makes more of it: to the joint
+moments of an `rdp` epsilon (`Noise.moment_margin`, in `moments`, where log-binomials carry a bound of their own) and
+to the largest loss of a `pure` one (`Noise.pure_loss_margin`). Sums and logarithms that follow err by less than 1e-12
+of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact` and `pld` say in their
+modules what they add.
 """
 
 from __future__ import annotations
@@ -102,19 +102,21 @@ def rdp_certificate(moment: Callable[[int], float], delta: float, largest: int) 
 
 def pure_epsilon(entries: Sequence[Entry]) -> float:
     """sum of T log1p(q expm1(r)), r the largest log likelihood ratio of a step; `inf` for unbounded losses."""
-    total = 0.0
+    terms = []
     for noise, work in entries:
         r = noise.pure_loss(work.clip, work.dimension)
         if not r > 0:
             raise ArithmeticError(f"a largest loss of {r} is impossible for noise; please report {noise}, {work}")
         r *= 1 + noise.pure_loss_margin
         if work.sample_rate == 1:
-            total += work.steps * r
+            terms.append(work.steps * r)
         elif r < 700:
-            total += work.steps * math.log1p(work.sample_rate * math.expm1(r))
+            terms.append(work.steps * math.log1p(work.sample_rate * math.expm1(r)))
         else:  # e^r is beyond a double: log(1 - q + q e^r) in logarithms
-            total += work.steps * float(np.logaddexp(math.log1p(-work.sample_rate), math.log(work.sample_rate) + r))
-    return total * (1 + PURE_MARGIN)
+            log_ratio = np.logaddexp(math.log1p(-work.sample_rate), math.log(work.sample_rate) + r)
+            terms.append(work.steps * float(log_ratio))
+    total = math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf  # rounded once, however many there are
+    return math.nextafter(total * (1 + PURE_MARGIN), math.inf)
 
 
 def checked(certificate: Certificate) -> Certificate:
@@ -148,7 +150,7 @@ def _moments(entries: Sequence[Entry], delta: float) -> list[tuple[Callable[[int
 
 
 def _total(steps: Sequence[tuple[int, StepMoments]]) -> Callable[[int], float]:
-    return lambda lambda_: sum(count * moments(lambda_) for count, moments in steps)
+    return lambda lambda_: math.fsum(count * moments(lambda_) for count, moments in steps)
 
 
 def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:

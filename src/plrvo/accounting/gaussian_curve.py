@@ -28,10 +28,11 @@ _RELATIVE_ERROR = 1e-12  # of a delta from here: the functions it is made of are
 def gaussian_delta(signal: float, epsilon: float) -> float:
     """The delta of a release that moves by `signal` standard deviations, to 12 digits.
 
-    Where a double has fewer it is rounded up, and it is never 0.
+    Where a double has fewer, or epsilon/m - m/2 cancels, it is rounded up, and it is never 0.
     """
     positive(signal=signal)
-    a = epsilon / signal - signal / 2
+    far, half = epsilon / signal, signal / 2
+    a = far - half - 4 * _UNIT * (far + half)
     value = math.exp(_log_delta(signal, a)) if a < 40 else 0.0  # delta <= P(Z > a) <= e^(-a^2/2)
     return value if value >= _SMALLEST_NORMAL else math.nextafter(value * (1 + _RELATIVE_ERROR), math.inf)
 

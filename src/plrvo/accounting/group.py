@@ -27,7 +27,9 @@ def group_epsilon(ledger: AnyLedger, size: int, delta: float) -> float:
 
     def epsilon_if_allowed(log_delta: float) -> float | None:
         one = ledger.certified(math.exp(log_delta)).value
-        return one if log_delta + _log_factor(one, size) <= math.log(delta) else None
+        # exp and log move delta by their last bits; each of these terms is good to a few of its own.
+        slack = 2.0**-48 * (abs(log_delta) + size * one + 1)
+        return one if log_delta + _log_factor(one, size) + slack <= math.log(delta) else None
 
     if size == 1:
         return ledger.certified(delta).value
@@ -42,7 +44,7 @@ def group_epsilon(ledger: AnyLedger, size: int, delta: float) -> float:
             high = middle
         else:
             low, best = middle, min(best, found)
-    return size * best
+    return math.nextafter(size * best, math.inf)
 
 
 def _log_factor(one: float, size: int) -> float:

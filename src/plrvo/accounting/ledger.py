@@ -43,7 +43,7 @@ class Ledger(AnyLedger):
         return Ledger((*self.entries, (noise, work)))
 
     def certified(self, delta: float) -> Certificate:
-        """The certified epsilon alone, which is fast."""
+        """The certified epsilon alone, which is fast: for searches. What leaves them has been `checked`."""
         validate.probability(delta=delta)
         if not self.entries:
             return Certificate(0.0, None, "pure")
@@ -120,4 +120,5 @@ def sigma_effective(noise: Noise, work: Workload) -> float:
     For moments at integer orders only; not for a privacy loss distribution (theory, section 4).
     """
     clip = noise.sensitivity(work.clip, work.dimension)
-    return 1 / (clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1)))
+    signal = clip * math.sqrt(noise.fisher_information(work.dimension if noise.shared else 1))
+    return 1 / signal if signal else math.inf

@@ -16,8 +16,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+from scipy import special
 
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
+from plrvo.accounting.transform import law_of_sum
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
 
@@ -27,14 +29,13 @@ _MOST_KINDS = 32  # of steps that are attacked
 _MAX_SPREAD = 1 << 14
 _LARGEST_SIGNAL = 30.0  # length of a gradient in units of the noise
 _SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothing
-_NEGLIGIBLE = 1e-15  # above the rounding error of a distribution that comes out of a Fourier transform
 
 
 def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
     parts = []
     for noise, work in _few_kinds(entries):
-        unit, clip = _in_units(noise, work)
+        unit, clip = _in_units(noise, work.clip)
         parts.append((_step(unit, clip, work.dimension, work.sample_rate), work.steps))
     return compose(parts, delta)
 
@@ -47,6 +48,9 @@ def one_gradient_loss(
     The gradient has norm `clip`, or less where that is beyond any use, and the spread that is worst for all rows
     together at order 2. A row shows factor times it.
     """
+    noise, clip = _in_units(noise, clip)
+    if clip < _SHORTEST:
+        return compose([(Atoms(np.ones(1), np.ones(1)), 1)], delta)
     information = noise.fisher_information()
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(information) / max(factor for factor, _ in rows))
     spread = 1
@@ -65,7 +69,7 @@ def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
     A smaller rate is a post-processing (pass an output on with probability q'/q, and else noise of one's own), a
     shorter gradient is within the clip, and noises are measured in their own units first, where they have them.
     """
-    kinds = [(_in_units(noise, work), work) for noise, work in entries]
+    kinds = [(_in_units(noise, work.clip), work) for noise, work in entries]
     if len(kinds) <= _MOST_KINDS:
         return list(entries)
     steps = [(noise, replace(work, clip=clip)) for (noise, clip), work in kinds]
@@ -89,9 +93,9 @@ def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
     return merged[-_MOST_KINDS:]
 
 
-def _in_units(noise: Noise, work: Workload) -> tuple[Noise, float]:
+def _in_units(noise: Noise, clip: float) -> tuple[Noise, float]:
     unit, width = noise.in_units()
-    return unit, work.clip if unit is noise else work.clip / width * (1 - 2.0**-50)
+    return unit, clip if unit is noise else clip / width * (1 - 2.0**-50)
 
 
 @lru_cache(maxsize=64)
@@ -107,14 +111,33 @@ def _step(noise: Noise, clip: float, dimension: int, q: float) -> Atoms:
         x = noise.cell * math.floor(x / noise.cell)
         if x == 0:  # a grid so coarse that no gradient of whole cells is within the clip
             return Atoms(np.ones(1), np.ones(1))
-    pair = _released(noise, x, spread)
-    return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
+    return _released(noise, x, spread, q)
 
 
-def _released(noise: Noise, x: float, spread: int) -> Atoms:
-    """`spread` coordinates that move by x each, against none that move."""
-    high, low = _coordinate(noise, x)
-    return _many(high, low, spread) if spread > 1 else Atoms(np.append(low, high), np.append(high, low))
+def _released(noise: Noise, x: float, spread: int, q: float = 1.0) -> Atoms:
+    """`spread` coordinates that move by x each with probability q, against none that move.
+
+    An interval to the right of the middle has mass `high` where they move and `low` where not, and its mirror image
+    the other way round. The divergence grows in every mass of P and falls in every mass of Q, so that P is taken from
+    below and Q from above, by what each may err.
+    """
+    (high, high_error), (low, low_error) = _coordinate(noise, x)
+    nothing = Atoms(np.ones(1), np.ones(1))  # what is shown is less than the rounding of probabilities
+    if not high.size:
+        return nothing
+    if spread > 1:
+        # No larger than it is, and 0 where rounding leaves no sign of it.
+        loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
+        pair = _many(np.maximum(loss, 0.0), np.maximum(high - high_error + low - low_error, 0.0), spread)
+        return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
+    least = np.append(np.maximum(low - low_error, 0.0), np.maximum(high - high_error, 0.0))
+    most = np.append(high + high_error, low + low_error)
+    p = (1 - q) * np.roll(least, len(high)) + q * least
+    keep = p > 1e-200 * np.append(high, high)
+    if not keep.any():
+        return nothing
+    # A loss of more than 460 counts as one of 460: rounded down.
+    return Atoms(p[keep], np.maximum(most, 1e-200 * p)[keep])
 
 
 def _spread(noise: Noise, clip: float, dimension: int) -> int:
@@ -133,8 +156,8 @@ def _spread(noise: Noise, clip: float, dimension: int) -> int:
     return int(counts[np.argmax(cost > cost.max() * (1 - 1e-9))])
 
 
-def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
-    """Masses of intervals to the right of x/2, moved by x and not moved. The left side is the mirror image."""
+def _coordinate(noise: Noise, x: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Masses of intervals to the right of x/2, moved by x and not moved, with errors. The left is the mirror image."""
     scale = 1 / math.sqrt(noise.fisher_information())
     near = np.linspace(0.0, x / 2, 257)[:-1]
     far = np.concatenate([np.linspace(0.0, 12.0, 700), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
@@ -142,48 +165,64 @@ def _coordinate(noise: Noise, x: float) -> tuple[Array, Array]:
     if noise.cell:  # borders between cells of the output, whose middle is at x/2
         border = 0.5 * (1 + round(x / noise.cell) % 2)
         t = np.unique(np.ceil(t / noise.cell - border) + border) * noise.cell
-    high, low = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
-    # Masses are differences of tails, good to a few of their last bits. So much is exchanged with the mirror image, or
-    # else the rounding of tiny shifts would look like a loss.
-    error = 2.0**-49 * (noise.cdf(x / 2 - t[:-1]) + noise.cdf(-x / 2 - t[:-1]))
-    high, low = high - error, low + error
-    keep = high > np.maximum(low, 1e-60)
-    # A loss of more than 460 counts as one of 460: rounded down.
-    return high[keep], np.maximum(low, high * 1e-200)[keep]
+    (high, high_error), (low, low_error) = _mass(noise, t - x / 2), _mass(noise, t + x / 2)
+    keep = high > 1e-60
+    return (high[keep], high_error[keep]), (low[keep], low_error[keep])
 
 
-def _mass(noise: Noise, edges: Array) -> Array:
-    """Probability of each interval, from whichever tail is smaller."""
+def _mass(noise: Noise, edges: Array) -> tuple[Array, Array]:
+    """Probability of each interval, from whichever tail is smaller, and what it may err by.
+
+    A tail t errs by less than 2^-50 (8 + |log t|) of itself: the rounding of its edge and of the logarithm that it
+    is made of (tests compare with mpmath). The other end of the interval has the smaller tail.
+    """
     lower_tail, upper_tail = noise.cdf(edges), noise.cdf(-edges)
-    return np.maximum(np.where(edges[:-1] < 0, np.diff(lower_tail), -np.diff(upper_tail)), 0.0)
+    below = edges[:-1] < 0
+    tail = np.where(below, lower_tail[1:], upper_tail[:-1])
+    mass = np.maximum(np.where(below, np.diff(lower_tail), -np.diff(upper_tail)), 0.0)
+    return mass, np.asarray(2.0**-49 * (8 * tail - special.xlogy(tail, tail)), dtype=float)
 
 
-def _many(high: Array, low: Array, count: int) -> Atoms:
+def _many(loss: Array, mass: Array, count: int) -> Atoms:
     """`count` independent coordinates, with losses on a lattice.
 
-    An interval and its mirror image have losses +l and -l. Exchanging the two with a small probability (a
-    post-processing) lowers l, here to the next lattice point, so that all losses are multiples of the step and their
-    sum is exact.
+    An interval and its mirror image have losses +l and -l, and `mass` together. Exchanging the two with a small
+    probability (a post-processing) lowers l, here to the next lattice point, so that all losses are multiples of the
+    step and their sum is exact.
     """
-    loss, mass = np.log(high / low), high + low
+    if not np.any(loss > 0):
+        return Atoms(np.ones(1), np.ones(1))
     room = SIZE / 2 / (12 * math.sqrt(count) + count * float(loss.max()) / 2)
     levels = max(2, min(4096, int(room)))
     # The step is chosen so that one group of losses (all but all of them for Laplace noise) falls on the lattice.
-    candidates = np.quantile(loss, [0.25, 0.5, 0.75, 1.0]) * (1 - 1e-7) / levels
+    candidates = np.quantile(loss[loss > 0], [0.25, 0.5, 0.75, 1.0]) * (1 - 1e-7) / levels
     index = [np.minimum(np.floor(loss / step), 2 * levels) for step in candidates]
     best = int(np.argmax([np.sum(mass * (i * step) ** 2) for i, step in zip(index, candidates, strict=True)]))
     step, cells = candidates[best], index[best].astype(np.int64)
     share = 1 / (1 + np.exp(-step * cells))  # of the mass of +l and -l that lies at +l, with the example
-    row = np.bincount(cells, mass * (1 - share), minlength=SIZE) + np.bincount(
-        -cells % SIZE, mass * share, minlength=SIZE
-    )
-    total = np.fft.irfft(np.fft.rfft(row) ** count, SIZE)
+    row: Array = np.zeros(SIZE)
+    row += np.bincount(cells, mass * (1 - share), minlength=SIZE)
+    row += np.bincount(-cells % SIZE, mass * share, minlength=SIZE)
+    total = law_of_sum([(row, count)], SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
+    # What comes back there, having left the window on the right, or on the left a second time, is charged.
+    error = total.error + _beyond(row, count, SIZE // 2) + _beyond(row[-np.arange(SIZE)], count, SIZE)
     half = np.arange(1, SIZE // 2)
-    without = np.maximum(total[-half] - _NEGLIGIBLE, 0.0)
-    centre = max(0.0, float(total[0]))
+    without = np.maximum(total.law[-half] - error, 0.0)
+    centre = max(0.0, float(total.law[0]) - error)
     tilt = np.exp(-step * half)
     q = np.concatenate([without[::-1], [centre], without * tilt])
     p = np.concatenate([(without * tilt)[::-1], [centre], without])
     keep = (p > 0) & (q > 0)
     return Atoms(p[keep], q[keep])
+
+
+def _beyond(law: Array, count: int, end: int) -> float:
+    """Chernoff's bound on the probability of a sum of `end` or more; indices of the right half are negative."""
+    filled = np.flatnonzero(law)
+    index = np.where(filled < SIZE // 2, filled, filled - SIZE)
+    if count * int(index.max()) < end:
+        return 0.0
+    tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / int(index.max())
+    exponents = count * special.logsumexp(tilts * index, b=law[filled], axis=1) - tilts[:, 0] * end
+    return math.exp(min(0.0, float(exponents.min())))

@@ -7,7 +7,8 @@ the sum over eta stands outside the product. H(0) = H(1) = 0, so with the weight
 
     A(lambda) = log1p( sum_{eta>=2} weight * (e^H - 1) ),
 
-which keeps its precision however small the moment is.
+which keeps its precision however small the moment is. Where H is large and A small, a relative error of H becomes
+hundreds of times as large in A, so every H is raised by what its noise says it may err by (`Noise.moment_margin`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class StepMoments:
     def _joint(self, first: int, end: int) -> Array:
         eta = np.arange(first, end, dtype=float)
         with np.errstate(over="ignore"):
-            return self._noise.log_joint_moment(self._clip, self._dimension, eta, self._tail)
+            joint = self._noise.log_joint_moment(self._clip, self._dimension, eta, self._tail)
+            return joint * (1 + self._noise.moment_margin)
 
     def _at(self, order: int) -> float:
         if self._q == 1:

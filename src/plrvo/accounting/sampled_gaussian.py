@@ -9,24 +9,25 @@ apart ("connect the dots", Doroshenko et al. 2022). The steps are composed by a 
 
 **Rounding.** A transform leaves errors of about 1e-16 in every point, which is nothing in the bulk of a distribution
 and everything in a tail of 1e-12. So the tail is made the bulk: masses are tilted by e^(theta l) / M(theta), with theta
-the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53, N points and T steps:
+the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53 and T steps:
 
-- Cooley and Tukey's algorithm errs by at most eta = 8 u log2(N) relative in the 2-norm (Higham 2002, theorem 24.2,
-  with twiddle factors good to 2 u). Tilted masses w have sum 1, hence a spectrum of modulus at most 1, whose T-th
-  power errs by at most T times as much; T-1 products of complex numbers err by 3 u each. So the **2-norm of the
-  error** of the composed, tilted distribution is at most 1.01 (sum of T (eta + 3u) |w|_2 + eta |w|_2), as long as the
-  sum of T eta sqrt(N) |w|_2 is below 0.01 (otherwise there is no bound). By Cauchy and Schwarz delta errs by at most
-  that times the 2-norm of the factors of the masses, which is added. The transform is in long double, whose u is
-  2^-64 on x86 and 2^-53 elsewhere.
-- A mass errs by a relative 16 u, its tilt by 2 u theta |l|: a factor exp(sum of T u (16 + 2 theta |l|)) on delta.
+- The 2-norm of the error of the composed, tilted distribution has a bound (`transform`). By Cauchy and Schwarz delta
+  errs by at most that times the 2-norm of the factors of the masses, which is added.
+- A mass within r of both means errs by a relative u (16 + 4 r^2), for the squares in its densities, its tilt by
+  2 u theta |l|: a factor exp(sum of T u (16 + 4 r^2 + 2 theta |l|)) on delta.
 - A loss errs by 8 u (|L| + |m x|): epsilon is raised by so much for every step.
 - What leaves the window at the bottom, or at the top, comes back at the other end: masses are only added. What
   is missing above the window has Chernoff's bound, which is added to delta, and so are the tails of x that are cut.
 - The tails that are cut are never below 4e-300, and a hundredth more is charged for them: more than whatever is lost
   to numbers below 1e-308, which have few digits or are 0.
 
-The result is an upper bound at every delta. It differs from dp-accounting's by that library's rounding, which is
-signed (it reports negative deltas), and by the tails that are cut.
+**The grid.** Spreading adds about a sixth of the squared interval h to the variance of a step, and theta T h^2/12 to
+epsilon, where theta is about 2 log(1/delta)/epsilon. With h = epsilon/(100 sqrt(T)), or epsilon/2000 if that is less,
+epsilon grows by a few parts in ten thousand. h is wider where the composed distribution would have more than a million
+points. Losses far beyond it are rare in a step, and lie on a coarser part of the same grid.
+
+The result is an upper bound at every delta. It lies between the optimistic and the pessimistic estimate of
+dp-accounting on as fine a grid, but for that library's rounding, which is signed (it reports negative deltas).
 """
 
 from __future__ import annotations
@@ -37,16 +38,18 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy import fft, special
+from numpy.typing import NDArray
+from scipy import special
 
+from plrvo.accounting.transform import law_of_sum
 from plrvo.noise.base import Array
 from plrvo.noise.quadrature import legendre
 
 _U = 2.0**-53
-_FINE = float(np.finfo(np.longdouble).eps) / 2
-_MOST_CELLS = 1 << 21
+_MOST_POINTS = 1 << 22  # of a composed distribution
+_DIGITS = 1 << 12  # far from 0 the losses of a step are this many times as large as the cells they lie in
 _LARGEST_SIGNAL = 1000.0  # beyond it a step does not fit into memory
-_LOG_TAIL = math.log(1e-18)  # of the tilted law, outside the window
+_LOG_TAIL = math.log(1e-12)  # of the tilted law, outside the window
 _CUT = 1e-15  # share of delta that the tails of x may cost
 
 
@@ -61,16 +64,17 @@ class Steps:
 
 @dataclass(frozen=True)
 class _Loss:
-    """Masses at losses (first + j) * interval of one step, and the largest error of a loss."""
+    """Masses at losses places * interval of one step, the largest error of a loss, the relative one of a mass."""
 
     interval: float
-    first: int
+    places: NDArray[np.int64]
     mass: Array
     error: float
+    mass_error: float
 
     @cached_property
     def losses(self) -> Array:
-        return self.interval * (self.first + np.arange(len(self.mass), dtype=float))
+        return np.asarray(self.interval * self.places, dtype=float)
 
     @cached_property
     def log_mass(self) -> Array:
@@ -93,7 +97,7 @@ def sampled_epsilon(steps: Sequence[Steps], delta: float, guess: float) -> float
     if not removed < math.inf:
         return math.inf
     # Removing an example shows more as a rule, and then one look at the other direction is enough.
-    parts, lost = _parts(steps, guess, delta, added=True)
+    parts, lost = _parts(steps, removed or guess, delta, added=True)
     if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= removed:
         return removed  # up to the tails of x, which cost less than delta
     other = _Composed.of(parts, lost, removed)
@@ -110,9 +114,9 @@ def sampled_delta(steps: Sequence[Steps], epsilon: float) -> float:
 
 
 def _epsilon(steps: Sequence[Steps], delta: float, guess: float, added: bool) -> float:
-    parts, lost = _parts(steps, guess, delta, added)
-    best, target = math.inf, min(guess, _Cumulants(parts).chernoff(delta))
+    best, target = math.inf, min(guess, _Cumulants(_parts(steps, guess, delta, added)[0]).chernoff(delta))
     for _ in range(8):  # each time tilted to the epsilon that was found; all of them are bounds
+        parts, lost = _parts(steps, target, delta, added)
         composed = _Composed.of(parts, lost, target)
         found = math.inf if composed is None else composed.epsilon(delta)
         if not found < best:
@@ -142,10 +146,24 @@ def _parts(steps: Sequence[Steps], epsilon: float, delta: float, added: bool) ->
     count = sum(part.count for part in steps)
     log_cut = max(math.log(delta) + math.log(_CUT / (2 * count)), -690.0)
     reach = -float(special.ndtri_exp(log_cut))
-    highest = max(part.signal * (part.signal + reach) for part in steps)
-    interval = min(1e-2, max(1e-7, epsilon / 2000, highest / _MOST_CELLS))
-    parts = [(_one_step(part.signal, part.rate, interval, reach, added), part.count) for part in steps]
-    return parts, 2 * count * math.exp(log_cut) * 1.01
+    interval = max(1e-12, min(1e-2, epsilon / max(2000.0, 100 * math.sqrt(count))))
+    while True:
+        parts = [(_one_step(part.signal, part.rate, interval, reach, added), part.count) for part in steps]
+        excess = _Window.of(parts, epsilon).width / interval / (_MOST_POINTS / 4)
+        if excess <= 1:
+            return parts, 2 * count * math.exp(log_cut) * 1.01
+        interval *= 1.1 * excess
+
+
+def _places(low: float, high: float, interval: float) -> Array:
+    """Multiples of the interval from below `low` to above `high`: all near 0, further out about 1/_DIGITS apart."""
+    far = max(abs(low), abs(high)) / interval + 2
+    sizes = np.arange(float(2 * _DIGITS))
+    for level in range(1, 1 + max(0, math.ceil(math.log2(far / _DIGITS)))):
+        sizes = np.append(sizes, np.arange(_DIGITS, 2.0 * _DIGITS) * 2.0**level)
+    places = np.concatenate([-sizes[:0:-1], sizes])
+    first = np.searchsorted(places, math.floor(low / interval), "right") - 1
+    return places[first : np.searchsorted(places, math.ceil(high / interval)) + 1]
 
 
 @lru_cache(maxsize=32)
@@ -154,16 +172,20 @@ def _one_step(m: float, q: float, interval: float, reach: float, added: bool) ->
     start, end = -reach, m + reach
     extra = np.arange(start, end, min(0.02, 0.1 / m))
     low, high = (float(v) for v in _loss(np.array([start, end]), m, q))
-    grid = interval * np.arange(math.ceil(low / interval), math.floor(high / interval) + 1.0)
+    places = _places(-high, -low, interval) if added else _places(low, high, interval)
+    grid = interval * (-places if added else places)
     if q < 1:
-        inside = np.expm1(grid) + q
-        grid = np.log(inside[inside > 0] / q)
-    x = np.concatenate([[start, end], extra, grid / m + m / 2])
+        # e^L - (1-q) = e^L (1 - e^(log(1-q) - L)): as q goes to 1 the difference alone would lose its digits.
+        least = math.log1p(-q)
+        grid = grid[grid > least]
+        grid = grid + np.log(-np.expm1(least - grid)) - math.log(q)
+    with np.errstate(over="ignore"):  # beyond the ends, for a tiny m
+        x = np.concatenate([[start, end], extra, grid / m + m / 2])
     x = np.unique(np.clip(x, start, end))
     widths = np.diff(x)
-    cell = np.floor(_loss(x[:-1] + widths / 2, m, q) / interval)
-    if added:
-        cell = -cell - 1
+    middle = _loss(x[:-1] + widths / 2, m, q)
+    cell = np.clip(np.searchsorted(interval * places, -middle if added else middle, "right") - 1, 0, len(places) - 2)
+    below, gap = interval * places[cell], interval * (places[cell + 1] - places[cell])
     nodes, weights = legendre(6)
     total, upper = np.zeros(len(cell)), np.zeros(len(cell))
     for node, weight in zip(nodes, weights, strict=True):
@@ -171,16 +193,13 @@ def _one_step(m: float, q: float, interval: float, reach: float, added: bool) ->
         loss = _loss(at, m, q)
         without, with_it = np.exp(-(at**2) / 2), np.exp(-((at - m) ** 2) / 2)
         mass = weight * widths / math.sqrt(2 * math.pi) * (without if added else (1 - q) * without + q * with_it)
-        share = np.expm1(cell * interval - (-loss if added else loss)) / math.expm1(-interval)
+        share = np.expm1(below - (-loss if added else loss)) / np.expm1(-gap)
         total += mass
         upper += mass * np.clip(share, 0.0, 1.0)
-    index = cell.astype(np.int64)
-    first = int(index.min())
-    size = int(index.max()) - first + 2
-    masses = np.bincount(index - first, total - upper, size) + np.bincount(index - first + 1, upper, size)
-    return _Loss(
-        interval, first, np.asarray(masses, dtype=float), 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
-    )
+    masses: Array = np.zeros(len(places))
+    masses += np.bincount(cell, total - upper, len(places)) + np.bincount(cell + 1, upper, len(places))
+    loss_error = 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
+    return _Loss(interval, places.astype(np.int64), masses, loss_error, _U * (16 + 4 * (m + reach) ** 2))
 
 
 def _loss(x: Array, m: float, q: float) -> Array:
@@ -190,6 +209,38 @@ def _loss(x: Array, m: float, q: float) -> Array:
     with np.errstate(over="ignore"):
         near = np.log1p(q * np.expm1(np.clip(y, -1.0, 30.0)))
         return np.where(np.abs(y - 14.5) <= 15.5, near, np.logaddexp(math.log1p(-q), math.log(q) + y))
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The saddle point of an epsilon, and the losses between which all but all of the tilted law lies."""
+
+    theta: float
+    value: float  # log of the moment generating function at theta
+    bottom: float
+    top: float
+    missing: float  # delta of what lies above
+
+    @property
+    def width(self) -> float:
+        return self.top - self.bottom
+
+    @staticmethod
+    def of(parts: Sequence[tuple[_Loss, int]], epsilon: float) -> _Window:
+        cumulants = _Cumulants(parts)
+        theta = cumulants.saddle(epsilon)
+        value, _, variance = cumulants.at(theta)
+        interval = parts[0][0].interval
+        steps = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-1, 6)]
+        # Chernoff's bounds on the tails of the tilted law.
+        above = [(cumulants.at(theta + s)[0], s) for s in steps]
+        below = [(cumulants.at(theta - s)[0], s) for s in steps]
+        top = min(min((k - value - _LOG_TAIL) / s for k, s in above), cumulants.highest + interval)
+        bottom = max(max((value - k + _LOG_TAIL) / s for k, s in below), cumulants.lowest - interval)
+        missing = 0.0
+        if top < cumulants.highest:
+            missing = min(math.exp(min(0.0, k - (theta + s) * top)) for k, s in above)
+        return _Window(theta, value, bottom, top, missing)
 
 
 @dataclass(frozen=True)
@@ -206,53 +257,33 @@ class _Composed:
 
     @staticmethod
     def of(parts: Sequence[tuple[_Loss, int]], lost: float, epsilon: float) -> _Composed | None:
-        """All parts, tilted towards `epsilon`; None where that is beyond memory or the transform's precision."""
-        cumulants = _Cumulants(parts)
-        theta = cumulants.saddle(epsilon)
-        value, _, variance = cumulants.at(theta)
-        interval = parts[0][0].interval
-        sizes = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-        steps = [size / math.sqrt(max(variance, 1e-300)) for size in sizes]
-        # The window: Chernoff's bounds on the tails of the tilted law.
-        above = [(cumulants.at(theta + s)[0], s) for s in steps]
-        below = [(cumulants.at(theta - s)[0], s) for s in steps]
-        top = min(min((k - value - _LOG_TAIL) / s for k, s in above), cumulants.highest + interval)
-        bottom = max(max((value - k + _LOG_TAIL) / s for k, s in below), cumulants.lowest - interval)
-        missing = 0.0
-        if top < cumulants.highest:
-            missing = min(math.exp(min(0.0, k - (theta + s) * top)) for k, s in above)
+        """All parts, tilted towards `epsilon`; None where that is beyond memory."""
+        window, interval = _Window.of(parts, epsilon), parts[0][0].interval
+        theta, value = window.theta, window.value
         raised = sum(times * part.error for part, times in parts)
-        bottom = min(bottom, epsilon) - 4 * raised
-        points = max(2.0, (top - bottom) / interval + 4)
-        if not points <= 1 << 22:
+        bottom = min(window.bottom, epsilon) - 4 * raised
+        points = max(2.0, (window.top - bottom) / interval + 4)
+        if not points <= _MOST_POINTS:
             return None
-        log_size = math.ceil(math.log2(points))
-        size, first = 1 << log_size, math.floor(bottom / interval) - 1
-        eta = 8 * _FINE * log_size
-        spectrum, offset, error, loose = np.ones(size // 2 + 1, np.clongdouble), 0, 0.0, 0.0
+        size, first = 1 << math.ceil(math.log2(points)), math.floor(bottom / interval) - 1
+        offset, folded = 0, []
         for part, count in parts:
             # Twice the root of the factor, which is beyond a double where the mass is nearly 0.
             half = np.exp((theta * part.losses - part.moments(theta)[0]) / 2)
             tilted = part.mass * half * half
             tilted /= tilted.sum()
-            places = np.arange(len(tilted))
-            centre = round(float(np.sum(tilted * places)))
-            folded = np.bincount((places - centre) % size, tilted, size)
-            offset += count * (part.first + centre)
-            spectrum *= _power(fft.rfft(folded.astype(np.longdouble)), count)
-            norm = float(np.linalg.norm(folded))
-            error += count * (eta + 3 * _FINE) * norm
-            loose += count * eta * math.sqrt(size) * norm
-        if loose > 0.01:
-            return None
-        error += eta * float(np.linalg.norm(spectrum.astype(complex))) * math.sqrt(2 / size)
-        mass = np.roll(fft.irfft(spectrum, size).astype(float), offset - first)
+            centre = round(float(np.sum(tilted * part.places)))
+            folded.append((np.bincount((part.places - centre) % size, tilted, size).astype(float), count))
+            offset += count * centre
+        total = law_of_sum(folded, size)
+        mass = np.roll(total.law, offset - first)
         losses = interval * (first + np.arange(size, dtype=float))
         widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts)
         count = sum(count for _, count in parts)
         # The sums of M are pairwise, and were divided by again: what is left is covered twenty times over.
-        log_factor = _U * (256 + count * (16 + 4 * abs(theta) * widest + 64) + 8 * (abs(value) + abs(theta * epsilon)))
-        return _Composed(losses, mass, value - theta * losses, 1.01 * error, missing + lost, raised, log_factor)
+        log_factor = _U * (256 + count * (64 + 4 * abs(theta) * widest) + 8 * (abs(value) + abs(theta * epsilon)))
+        log_factor += sum(count * part.mass_error for part, count in parts)
+        return _Composed(losses, mass, value - theta * losses, total.norm, window.missing + lost, raised, log_factor)
 
     @cached_property
     def back(self) -> Array:
@@ -289,17 +320,6 @@ class _Composed:
         while not self.delta(root) <= delta:
             root, width = root + width, 2 * width
         return root
-
-
-def _power(values: np.ndarray, exponent: int) -> np.ndarray:
-    """values ** exponent by squaring, whose rounding is that of `exponent` products."""
-    result = np.ones_like(values)
-    while exponent:
-        if exponent & 1:
-            result = result * values
-        exponent >>= 1
-        values = values * values if exponent else values
-    return result
 
 
 class _Cumulants:

@@ -8,6 +8,8 @@ from typing import Any
 
 from plrvo import validate
 
+_SHORTEST_CLIP = 1e-150  # numbers not far below it have fewer digits, or none
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -30,6 +32,8 @@ class Workload:
         validate.rate(sample_rate=self.sample_rate)
         validate.positive_integer(steps=self.steps, dimension=self.dimension)
         validate.positive(clip=self.clip)
+        if self.clip < _SHORTEST_CLIP:
+            raise validate.InvalidArgument("clip", self.clip, "at least 1e-150: clip and noise in other units")
         validate.native(self)
 
     def to_dict(self) -> dict[str, Any]:

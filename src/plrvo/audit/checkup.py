@@ -161,7 +161,7 @@ def _released(module: Any, x: Any, y: Any, mode: str, drawn: bool = True) -> Any
         expected_batch_size=1,
     )
     if drawn:
-        optimizer.draws.drawn(len(x))
+        optimizer.draws.drawn(range(len(x)))
     with warnings.catch_warnings():
         # PyTorch's remark about the first layer, whose input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)

@@ -32,8 +32,10 @@ def calibrate(
     work = read_workload(clip, sample_rate, steps, dimension)
     plan = Plan.fitted(noise, work, delta, epsilon)  # type: ignore[arg-type]
     fitted, bracket = plan.noise, plan.bracket
+    typed = fitted.options(work.clip)
     if not as_json:
         show.bracket_table(fitted, work, bracket)
+        print(" ".join(f"{options.option_name(name)} {value!r}" for name, value in typed.items() if value is not False))
         return
     parameters = {key: value for key, value in fitted.to_dict().items() if key != "noise"}
-    show.print_json({**show.bracket_result(fitted, work, bracket), **parameters, **fitted.options(work.clip)})
+    show.print_json({**show.bracket_result(fitted, work, bracket), **parameters, **typed})

@@ -35,7 +35,7 @@ def train(
     """Train a preset task with a noise that certifies --epsilon, or with a noise that you give.
 
     Writes weights, metrics, a checkpoint, a receipt that `plrvo verify` recomputes, and a plot. Ctrl-C leaves a
-    checkpoint; `plrvo train --resume --out RUN` continues from it, with the same random streams where there is a seed.
+    checkpoint; `plrvo train --resume --out RUN` continues: with --seed to the same result, else with fresh noise.
     Exit code 1 where --audit refutes the run's certified epsilon.
 
     Example: plrvo train digits --epsilon 2 --out runs/digits

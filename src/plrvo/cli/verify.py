@@ -13,11 +13,12 @@ from plrvo.cli import options, show
 from plrvo.validate import printable
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
-_UNCOVERED = "metrics.jsonl is not covered by this receipt, which is of the first revision or has none"
+_FIRST = "metrics.jsonl is not covered: receipts of the first revision do not vouch for metrics"
+_NO_METRICS = "the receipt was made without a metrics.jsonl, and vouches for no metrics"
 
 
 def verify(
-    receipt: Annotated[Path, typer.Argument(help="receipt.json of a run.", show_default=False)],
+    receipt: Annotated[Path, typer.Argument(help="receipt.json of a run, or the run's folder.", show_default=False)],
     as_json: options.JsonOption = False,
 ) -> int:
     """Recompute every number of a receipt, and say what it certifies; exit code 1 if any differs.
@@ -25,6 +26,7 @@ def verify(
     Checks the plan's certificate, the epsilons from the ledger of steps, the budget, every number that occurs twice,
     the digests of weights, metrics and journal, and what an audit of the run says.
     """
+    receipt = receipt / "receipt.json" if receipt.is_dir() else receipt
     found = examine(receipt)
     verdict = _verdict(found)
     if as_json:
@@ -88,5 +90,5 @@ def _notes(found: Examined) -> list[str]:
     if found.unsafe:
         notes.append(_UNSAFE)
     if not found.metrics_covered:
-        notes.append(_UNCOVERED)
+        notes.append(_FIRST if found.content.get("revision", 1) == 1 else _NO_METRICS)
     return notes

@@ -121,6 +121,11 @@ class Noise(ABC):
         `tail` per step to delta. Noises without a shared scale ignore `tail`. Integer eta >= 0.
         """
 
+    @property
+    def moment_margin(self) -> float:
+        """What `log_joint_moment` may err by, relative: 2^-49 for a closed form, the rounding of a dozen operations."""
+        return 2.0**-49
+
     def log_stream_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
         """As `log_joint_moment`, for shifts of total norm `clip` over any number of draws of `dimension` coordinates.
 

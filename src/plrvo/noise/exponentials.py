@@ -115,19 +115,24 @@ class LaplaceSize:
 class LomaxSize:
     """expm1(E/k)/theta: Laplace noise whose inverse scale is Gamma(k, theta), drawn at once.
 
-    Rounding E/k to a single moves the size by E/k of its last bits, so this is left to doubles unless k is large.
+    Rounding E/k to a single moves the size by E/k of its last bits, so this is left to doubles unless k is large. It is
+    left to them again where E/k, which may be 2^-63/k, or 1/theta is no normal single. From k = 1e20 on expm1(E/k) is
+    E/k to the last bit, and never computed: in doubles too it would underflow.
     """
 
     def __init__(self, k: float, theta: float) -> None:
         self._k, self._theta = k, theta
+        self._short = 8 <= k <= 1e18 and 1e-30 <= theta <= 1e30
         self.log_largest = _UNREACHED / k - math.log(theta)
 
     def write(self, logs: Array, out: NDArray[Any]) -> None:
-        if self._k < 8:
-            logs *= -1 / self._k
-            transcendental.expm1(logs)
-            np.multiply(logs, 1 / self._theta, out=out, casting="same_kind")
-        else:
+        if self._k > 1e20:
+            np.multiply(logs, -1 / (self._k * self._theta), out=out, casting="same_kind")
+        elif self._short:
             np.multiply(logs, -1 / self._k, out=out, casting="same_kind")
             transcendental.expm1(out)
             out *= 1 / self._theta
+        else:
+            logs *= -1 / self._k
+            transcendental.expm1(logs)
+            np.multiply(logs, 1 / self._theta, out=out, casting="same_kind")

@@ -13,6 +13,12 @@ Array = NDArray[np.float64]
 _FAR_CUT = 3.0
 
 
+def times_log1p(k: float, a: float, b: ArrayLike) -> Array:
+    """k log1p(a b); where a b is (about to be) too small for a double, k a b need not be."""
+    product = a * np.asarray(b, dtype=float)
+    return np.where(np.abs(product) < 1e-200, k * a * np.asarray(b, dtype=float), k * np.log1p(product))
+
+
 def expm1_minus(y: ArrayLike) -> Array:
     """e^y - 1 - y, to full relative precision, by its series where the three terms would cancel."""
     y = np.asarray(y, dtype=float)
@@ -31,6 +37,15 @@ def log_expm1(y: ArrayLike) -> Array:
     y = np.asarray(y, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(y > 0.7, y + np.log1p(-np.exp(-y)), np.log(np.expm1(np.minimum(y, 0.7))))
+
+
+def normal_hazard(x: ArrayLike) -> Array:
+    """phi(x)/P(Z > x), the slope of -log P(Z > x), to full relative precision."""
+    x = np.asarray(x, dtype=float)
+    near = np.minimum(x, _FAR_CUT)
+    with np.errstate(over="ignore"):  # of a square, whose exponential is 0
+        below = np.exp(-(near**2) / 2 - 0.5 * math.log(2 * math.pi) - special.log_ndtr(-near))
+    return np.where(x > _FAR_CUT, x + normal_excess(np.maximum(x, _FAR_CUT))[0], below)
 
 
 def normal_excess(c: ArrayLike) -> tuple[Array, Array]:

@@ -67,7 +67,7 @@ class Gaussian(Noise):
         return self.sigma**2
 
     def fisher_information(self, dimension: int = 1) -> float:
-        return 1 / self.sigma**2
+        return 1 / self.sigma / self.sigma  # infinite, not an error, for no noise to speak of
 
     def log_moment(self, x: ArrayLike, eta: ArrayLike) -> Array:
         """h = eta (eta-1) x^2 / (2 sigma^2)."""

@@ -62,13 +62,16 @@ class GridNoise(Noise):
                 self.base,
                 "one that has an exact sampler, such as gaussian, laplace or gamma that is not shared",
             )
+        if not 1e-150 <= self.width <= 1e150:
+            raise InvalidArgument("noise", self.base, "a width between 1e-150 and 1e150: clip and noise in other units")
         if self.width / self.cell > FINEST:
             raise InvalidArgument("grid", self.cell, f"at least {self.width / FINEST:.3g}, 2^-32 of the noise's width")
 
     @property
     def width(self) -> float:
         """1/sqrt(I) of the continuous noise: its standard deviation if Gaussian, its scale if Laplace."""
-        return 1 / math.sqrt(self.base.fisher_information())
+        information = self.base.fisher_information()
+        return 1 / math.sqrt(information) if information else math.inf
 
     @cached_property
     def reals(self) -> Reals:
@@ -100,8 +103,8 @@ class GridNoise(Noise):
         return self.base
 
     def sensitivity(self, clip: float, dimension: int) -> float:
-        """C + gamma sqrt(n)/2, and a hair for the rounding of this sum itself."""
-        return (clip + self.cell * math.sqrt(dimension) / 2) * (1 + 2.0**-50)
+        """C + gamma sqrt(n)/2, rounded up."""
+        return math.nextafter((clip + self.cell * math.sqrt(dimension) / 2) * (1 + 2.0**-50), math.inf)
 
     @property
     def largest_order(self) -> int:
@@ -138,6 +141,10 @@ class GridNoise(Noise):
 
     def log_joint_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
         return self.base.log_joint_moment(self.sensitivity(clip, dimension), dimension, eta, tail)
+
+    @property
+    def moment_margin(self) -> float:
+        return self.base.moment_margin
 
     def pure_loss(self, clip: float, dimension: int) -> float:
         return self.base.pure_loss(self.sensitivity(clip, dimension), dimension)

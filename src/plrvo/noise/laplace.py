@@ -86,7 +86,7 @@ class Laplace(Noise):
         return 2 * self.b**2
 
     def fisher_information(self, dimension: int = 1) -> float:
-        return 1 / self.b**2
+        return 1 / self.b / self.b  # infinite, not an error, for no noise to speak of
 
     def log_moment(self, x: ArrayLike, eta: ArrayLike) -> Array:
         return laplace_log_moment(np.asarray(x, dtype=float) / self.b, eta)
@@ -99,7 +99,7 @@ class Laplace(Noise):
         return dimension * self.log_moment(clip / math.sqrt(dimension), eta)
 
     def pure_loss(self, clip: float, dimension: int) -> float:
-        return math.sqrt(dimension) * clip / self.b
+        return math.sqrt(dimension) * math.nextafter(clip / self.b, math.inf)  # never 0
 
     def scaled(self, factor: float) -> Self:
         return replace(self, b=self.b * factor)

@@ -22,7 +22,7 @@ from plrvo.noise import sampling
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.envelope import spread_bound
 from plrvo.noise.exponentials import LaplaceSize, LomaxSize, SignedKernel
-from plrvo.noise.functions import expm1_minus
+from plrvo.noise.functions import expm1_minus, times_log1p
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.mixture import mixture_log_moment
 from plrvo.noise.mixtures import MixtureKernel, scale_for_all
@@ -39,6 +39,7 @@ from plrvo.noise.spans import MakeKernel
 _LARGE_DIMENSION = 10_000
 _LARGE_ORDER = 2048
 
+_SMALLEST_SCORE = 1e-150
 _SHORT = 1e-3  # shifts, in units of the noise, below which a loss is integrated and not subtracted
 
 
@@ -51,6 +52,15 @@ class _Mixture(Noise):
     def _score_bound(self) -> float:
         """sup of the score, at 0+: E[u^2]/E[u]."""
         return float(self._size_of_score(np.zeros(())))
+
+    def _check_size(self, argument: str, value: object) -> None:
+        """Refuse noise whose squared score is no double: a variance that underflows would halve a loss."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            moderate = _SMALLEST_SCORE <= self._score_bound <= 1 / _SMALLEST_SCORE
+        if not moderate:
+            raise validate.InvalidArgument(
+                argument, value, "an E[u^2]/E[u] between 1e-150 and 1e150: clip and noise in other units"
+            )
 
     @property
     def largest_order(self) -> int:
@@ -164,6 +174,10 @@ class _Mixture(Noise):
             out[active] = self._worst_product(clip, dimension, eta[active])
         return out
 
+    @property
+    def moment_margin(self) -> float:
+        return 1e-11  # of quadratures, which tests compare with mpmath
+
     def log_stream_moment(self, clip: float, dimension: int, eta: Array, tail: float = 0.0) -> Array:
         if not self.shared:
             return super().log_stream_moment(clip, dimension, eta, tail)
@@ -212,6 +226,7 @@ class PLRV(_Mixture):
             raise validate.InvalidArgument("seed", self.seed, "a Seed, for example GammaSeed(k=60_000, theta=1e-5)")
         validate.truth_value(shared=self.shared)
         validate.native(self)
+        self._check_size("seed", self.seed)
 
     def scaled(self, factor: float) -> Self:
         return replace(self, seed=self.seed.scaled(1 / factor))
@@ -246,10 +261,15 @@ class GammaPLRV(_Mixture):
         validate.positive(k=self.k, theta=self.theta)
         validate.truth_value(shared=self.shared)
         validate.native(self)
+        self._check_size("theta", self.theta)
 
     @cached_property
     def seed(self) -> GammaSeed:  # type: ignore[override]
         return GammaSeed(self.k, self.theta)
+
+    @property
+    def _score_bound(self) -> float:
+        return (self.k + 1) * self.theta
 
     @property
     def largest_order(self) -> int:
@@ -269,7 +289,7 @@ class GammaPLRV(_Mixture):
         return math.log(self.k * self.theta / 2) - (self.k + 1) * np.log1p(self.theta * t)
 
     def _log_ratio(self, t: Array, s: Array) -> Array:
-        return (self.k + 1) * np.log1p(self.theta * s / (1 + self.theta * t))
+        return times_log1p(self.k + 1, self.theta, s / (1 + self.theta * t))
 
     def score(self, z: Any) -> Any:
         xp = sampling.namespace(z)
@@ -310,7 +330,7 @@ class GammaPLRV(_Mixture):
     def pure_loss(self, clip: float, dimension: int) -> float:
         if not self.shared:
             return super().pure_loss(clip, dimension)
-        return (self.k + dimension) * math.log1p(self.theta * math.sqrt(dimension) * clip)
+        return float(times_log1p(self.k + dimension, self.theta, math.sqrt(dimension) * clip))
 
     @property
     def pure_loss_margin(self) -> float:

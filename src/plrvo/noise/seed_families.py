@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from plrvo import validate
-from plrvo.noise.functions import normal_excess
+from plrvo.noise.functions import normal_excess, normal_hazard
 from plrvo.noise.quadrature import legendre
 from plrvo.noise.seeds import Array, Seed
 
@@ -53,7 +53,7 @@ class UniformSeed(Seed):
         return (
             np.where(small, value_near, value_far),
             np.where(small, slope_near, slope_far),
-            half**2 * np.where(small, bend_near, bend_far),
+            half * (half * np.where(small, bend_near, bend_far)),
         )
 
     def survival(self, u: ArrayLike) -> Array:
@@ -104,6 +104,8 @@ class TruncatedNormalSeed(Seed):
         validate.positive(std=self.std)
         validate.non_negative(low=self.low)
         validate.native(self)
+        if not math.isfinite(self._cut):
+            raise validate.InvalidArgument("std", self.std, "a width in which low is a finite way from mean_before")
 
     @property
     def _cut(self) -> float:
@@ -122,50 +124,82 @@ class TruncatedNormalSeed(Seed):
         nodes, weights = legendre(16)
         means = self.low + self.std * normal_excess(self._cut - step[near][:, None] * nodes)[0]
         value = np.empty(t.shape)
-        value[near] = t[near] * (means @ weights)
-        value[~near] = self._far_value(t[~near], c[~near])
+        with np.errstate(over="ignore", invalid="ignore"):  # to minus infinity, or in a form that is not taken
+            value[near] = t[near] * (means @ weights)
+            value[~near] = self._far_value(t[~near], c[~near])
         excess, spread = normal_excess(c)
-        return value, self.low + self.std * excess, self.std**2 * spread
+        return value, self.low + self.std * excess, self.std * (self.std * spread)
 
     def _far_value(self, t: Array, c: Array) -> Array:
         scaled = self.low * t + _log_scaled_survival(c) - _log_scaled_survival(np.asarray(self._cut))
         if self._cut > 0:
             return scaled
         # P(Z > c) = e^(-c^2/2) S(c). Where neither cut needs the scaled form, the squares have cancelled on paper.
-        plain = t * (self.mean_before + self.std**2 * t / 2) + special.log_ndtr(-c) - special.log_ndtr(-self._cut)
+        tilted = self.mean_before + self.std * (self.std * t) / 2
+        plain = t * tilted + special.log_ndtr(-c) - special.log_ndtr(-self._cut)
         return np.where(c <= 0, plain, scaled)
 
     def survival(self, u: ArrayLike) -> Array:
         return np.exp(self._log_survival(u))
 
     def _log_survival(self, u: ArrayLike) -> Array:
-        c = (np.maximum(np.asarray(u, dtype=float), self.low) - self.mean_before) / self.std
-        return np.asarray(special.log_ndtr(-c) - special.log_ndtr(-self._cut))
+        above: Array = np.asarray(np.maximum(np.asarray(u, dtype=float), self.low))
+        return self._log_above((above - self.low) / self.std, (above - self.mean_before) / self.std)
+
+    def _log_above(self, w: Array, x: Array) -> Array:
+        """log S(c + w) - log S(c), S = P(Z > .), c the cut and x = c + w: of full relative precision, wherever c is.
+
+        For short w it is the integral of the hazard. Beyond, c > 0 has -(c w + w^2/2) and the logarithm of a ratio of
+        scaled tails, which have one sign: the logarithms of the tails themselves are -c^2/2, and would cancel.
+        """
+        c = self._cut
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            near = w * max(1.0, abs(c)) <= 0.25
+            nodes, weights = legendre(16)
+            out = np.empty(w.shape)
+            out[near] = -w[near] * (normal_hazard(c + w[near][:, None] * nodes) @ weights)
+            w, x = w[~near], x[~near]
+            if c > 0:
+                ratio = special.erfcx((c + w) / math.sqrt(2)) / special.erfcx(c / math.sqrt(2))
+                out[~near] = -w * (c + w / 2) + np.log(ratio)
+            else:
+                out[~near] = special.log_ndtr(-x) - special.log_ndtr(-c)
+        return out
+
+    def _beyond_far_cut(self, log_above: Array) -> Array:
+        """w of `_log_above`, for c > 0, by Newton: -log S is convex, and at least c w + w^2/2 above its start."""
+        c = self._cut
+        fall = np.where(np.isfinite(log_above), -log_above, 0.0)
+        w = fall / (c / 2 + np.hypot(c, np.sqrt(2 * fall)) / 2)
+        for _ in range(6):
+            w = np.maximum(w + (self._log_above(w, c + w) + fall) / normal_hazard(c + w), 0.0)
+        return np.where(np.isfinite(log_above), w, np.inf)
 
     def upper_quantile(self, p: ArrayLike) -> Array:
-        # In logarithms, so that a far cut keeps its digits.
         with np.errstate(divide="ignore"):
-            log_tail = special.log_ndtr(-self._cut) + np.log(np.asarray(p, dtype=float))
+            log_p = np.log(np.asarray(p, dtype=float))
+        if self._cut > 0:
+            return self.low + self.std * self._beyond_far_cut(log_p)
+        log_tail = special.log_ndtr(-self._cut) + log_p
         return np.maximum(self.low, self.mean_before - self.std * np.asarray(special.ndtri_exp(log_tail)))
 
     def lower_quantile(self, p: ArrayLike) -> Array:
         """low + std * w, where Phi(c + w) - Phi(c) = p Phi(-c) for the cut c.
 
-        With t = p Phi(-c)/phi(c), w = t + c t^2/2 + (2c^2 + 1) t^3/6 + ... while t and |c| t are small; beyond, the
-        difference of c + w and c is large enough to be taken.
+        For c <= 0, with t = p Phi(-c)/phi(c), w = t + c t^2/2 + (2c^2 + 1) t^3/6 + ... while t and |c| t are small;
+        beyond, the difference of c + w and c is large enough to be taken.
         """
         p, c = np.asarray(p, dtype=float), self._cut
+        if c > 0:
+            return self.low + self.std * self._beyond_far_cut(np.log1p(-p))
         log_p, log_above = np.log(p), float(special.log_ndtr(-c))
         with np.errstate(over="ignore"):
-            t = np.exp(log_p + log_above + c**2 / 2 + math.log(2 * math.pi) / 2)
-        near = t * max(1.0, abs(c)) < 1e-5
+            t = np.exp(log_p + log_above + c * c / 2 + math.log(2 * math.pi) / 2)
+            near = t * max(1.0, abs(c)) < 1e-5
         t = np.where(near, t, 0.0)
-        w = t * (1 + t * (c / 2 + t * (2 * c**2 + 1) / 6))
-        if c > 0:
-            far = self.mean_before - self.std * np.asarray(special.ndtri_exp(log_above + np.log1p(-p)))
-        else:
-            log_below = np.logaddexp(float(special.log_ndtr(c)), log_p + log_above)
-            far = self.mean_before + self.std * np.asarray(special.ndtri_exp(log_below))
+        w = t * (1 + t * (c / 2 + t * (2 * min(c * c, 1e300) + 1) / 6))
+        log_below = np.logaddexp(float(special.log_ndtr(c)), log_p + log_above)
+        far = self.mean_before + self.std * np.asarray(special.ndtri_exp(log_below))
         return np.where(near, self.low + self.std * w, np.maximum(far, self.low))
 
     def cdf(self, u: ArrayLike) -> Array:
@@ -185,6 +219,7 @@ class TruncatedNormalSeed(Seed):
 
 def _log_scaled_survival(c: Array) -> Array:
     """log of e^(c^2/2) P(Z > c)."""
-    safe = np.maximum(c, 0.0)
+    above, below = np.maximum(c, 0.0), np.minimum(c, 0.0)
     with np.errstate(divide="ignore"):
-        return np.where(c > 0, np.log(special.erfcx(safe / math.sqrt(2)) / 2), special.log_ndtr(-c) + c**2 / 2)
+        scaled = np.log(special.erfcx(above / math.sqrt(2)) / 2)
+    return np.where(c > 0, scaled, special.log_ndtr(-below) + below**2 / 2)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from plrvo import validate
+from plrvo.noise.functions import times_log1p
 from plrvo.noise.quadrature import half_line
 
 Array = NDArray[np.float64]
@@ -128,12 +129,11 @@ class _GammaFamily(Seed):
         room = 1 - theta * np.asarray(t, dtype=float)
         inside = room > 0
         safe = np.where(inside, room, 1.0)
-        argument = np.where(inside, theta * np.asarray(t, dtype=float), 0.0)
         outside = np.where(inside, 0.0, np.inf)
         return (
-            -k * np.log1p(-argument) + outside,
+            times_log1p(-k, -theta, np.where(inside, t, 0.0)) + outside,
             k * theta / safe + outside,
-            k * theta**2 / safe**2 + outside,
+            theta / safe * (k * theta / safe) + outside,
         )
 
     def draw_many(self, count: int, generator: np.random.Generator) -> Array:

@@ -9,6 +9,7 @@ upper bound whatever the grid.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -20,6 +21,7 @@ from plrvo.noise.seeds import Seed
 _CELLS = 2000
 _LOWER_TAIL = 1e-14  # mass below the grid, moved up to its first point
 _HAIR = 1e-13  # relative: above the rounding of a quantile and of the points of the grid
+_AGREE = 1e-9  # how closely masses and means of two derivations must agree
 
 
 def shared_log_joint_moment(seed: Seed, clip: float, dimension: int, eta: Array, tail: float) -> Array:
@@ -53,22 +55,40 @@ def shared_log_stream_moment(seed: Seed, shift: float, eta: Array, tail: float) 
     return np.maximum(special.logsumexp(terms, axis=1), 0.0)
 
 
+@lru_cache(maxsize=64)
 def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:
-    """Points and masses of a variable that is at least u, and leaves out probability at most `tail` at the top."""
+    """Points and masses of a variable that is at least u, and leaves out probability at most `tail` at the top.
+
+    Quantiles, tails and cumulants of a seed are three derivations of one law. Where they contradict each other there is
+    no bound: the point is infinite.
+    """
+    unknown = np.array([np.inf]), np.array([1.0])
     terms = seed.terms
-    tops = [float(term.upper_quantile(tail / len(terms))) for term in terms]
+    tops = [_exceeded_at_most(term, tail / len(terms)) for term in terms]
     if not all(math.isfinite(top) for top in tops):
-        return np.array([np.inf]), np.array([1.0])
+        return unknown
     bottoms = [float(term.upper_quantile(1 - _LOWER_TAIL)) for term in terms]
     step = sum(top - bottom for top, bottom in zip(tops, bottoms, strict=True)) / _CELLS
-    if step <= _HAIR * sum(tops):  # a seed narrower than its own rounding is a constant
-        return np.array([sum(tops) * (1 + _CELLS * _HAIR)]), np.ones(1)
-    mass = np.ones(1)
-    for term, bottom, top in zip(terms, bottoms, tops, strict=True):
-        edges = bottom + step * np.arange(1 + math.ceil((top - bottom) / step))
-        edges[-1] = top
-        below = np.diff(term.cdf(edges), prepend=0.0)
-        above = -np.diff(term.survival(edges), prepend=1.0)
-        mass = np.convolve(mass, np.where(edges < term.mean, below, above))
-    points = sum(bottoms) + step * np.arange(len(mass), dtype=float)
-    return points * (1 + _HAIR), np.maximum(mass, 0.0)
+    if not step > _HAIR * sum(tops):  # a seed narrower than its own rounding is a constant
+        points, mass = np.array([sum(tops) * (1 + _CELLS * _HAIR)]), np.ones(1)
+    else:
+        mass = np.ones(1)
+        for term, bottom, top in zip(terms, bottoms, tops, strict=True):
+            edges = bottom + step * np.arange(1 + math.ceil((top - bottom) / step))
+            edges[-1] = top
+            below = np.diff(term.cdf(edges), prepend=0.0)
+            above = -np.diff(term.survival(edges), prepend=1.0)
+            mass = np.convolve(mass, np.where(edges < term.mean, below, above))
+        points = (sum(bottoms) + step * np.arange(len(mass), dtype=float)) * (1 + _HAIR)
+        mass = np.maximum(mass, 0.0)
+    # E[u; u > cut] is at most the root of E[u^2] P(u > cut), here of at least half of E[u^2]: squares may underflow.
+    _, mean, variance = (float(value) for value in seed.cumulants(0.0))
+    least = mean * (1 - _AGREE) - 2 * math.hypot(mean, math.sqrt(variance)) * math.sqrt(tail)
+    return (points, mass) if mass.sum() + tail >= 1 - _AGREE and points @ mass >= least else unknown
+
+
+def _exceeded_at_most(term: Seed, tail: float) -> float:
+    """The quantile, moved up by its rounding until the tail beyond it agrees; infinite where it does not."""
+    top = float(term.upper_quantile(tail))
+    candidates = [top] + [math.nextafter(top * (1 + hair), math.inf) for hair in (_HAIR, 1e-10, 1e-6)]
+    return next((value for value in candidates if term.survival(value) <= tail), math.inf)

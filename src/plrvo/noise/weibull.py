@@ -55,7 +55,7 @@ class WeibullSeed(Seed):
             part = slice(start, start + size)
             out[:, found[part]] = self._integrals(flat[found[part]], left[part], right[part], nodes)
         value, mean, variance = (part.reshape(t.shape) for part in out)
-        return np.where(t == 0, 0.0, value), self.scale * mean, self.scale**2 * variance
+        return np.where(t == 0, 0.0, value), self.scale * mean, self.scale * (self.scale * variance)
 
     def _integrals(self, t: Array, left: Array, right: Array, nodes: int) -> Array:
         v = np.linspace(left, right, nodes, axis=-1)

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from plrvo.validate import InvalidArgument
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]]
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 SCHEDULES = ("constant", "linear")
+_LARGEST_RATE = 3e38  # torch multiplies parameters of 32 bits by it
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Settings:
     def check(self) -> None:
         """Refuse what would fail after work has been done, or would overwrite another run."""
         check_choices(self.optimizer, self.schedule)
+        if not 0 < self.learning_rate < _LARGEST_RATE:
+            raise InvalidArgument("learning_rate", self.learning_rate, "above 0 and below 3e38, the largest float32")
         check_folder(self.out, self.resume)
 
     @property
@@ -244,6 +247,8 @@ class _Work:
         if observer is not None:
             observer.begin(self.optimizer, self.plan, state["observed"])
         self.history = [dict(row) for row in state["history"]]
+        if self.diagnostics is not None:
+            self.diagnostics.take_up(self.optimizer.steps_taken)
 
     def permits(self, step: int, wanted: bool) -> bool:
         """Whether results of this step may be seen; every process but the chief is blind."""
@@ -274,9 +279,14 @@ class _Work:
             "and what was learned in them is lost",
             stacklevel=2,
         )
-        accountant, optimizer, sampler = self.engine.accountant, self.optimizer, self.engine.sampler
-        work = replace(self.plan.workload, steps=lost, dimension=optimizer.dimension)
-        accountant.ledger = accountant.ledger.plus(self.plan.noise, work)
+        work, sampler = self.plan.workload, self.engine.sampler
+        self.engine.accountant.step(
+            noise=self.plan.noise,
+            sample_rate=work.sample_rate,
+            clip=work.clip,
+            dimension=self.optimizer.dimension,
+            steps=lost,
+        )
         if isinstance(sampler, PoissonSampler):
             sampler.remaining -= lost
 
@@ -288,8 +298,6 @@ class _Work:
         self._write_checkpoint(metrics)
         write_bytes(out / WEIGHTS, save_tensors(_weights(task.released(self.module))))
         write_history(out / METRICS, metrics)
-        if self.diagnostics is not None:
-            self.diagnostics.write()
         audit = None
         if task.observer is not None and steps == self.plan.workload.steps:
             audit = task.observer.conclude(self.module, self.engine.get_epsilon(self.plan.delta))
@@ -309,6 +317,8 @@ class _Work:
     def _write_checkpoint(self, metrics: list[dict[str, Any]]) -> None:
         if not self.chief:
             return
+        if self.diagnostics is not None:  # before the checkpoint, which a resumed run takes their rows up to
+            self.diagnostics.write()
         extra = {
             "history": metrics,
             "fixed": self.fixed,

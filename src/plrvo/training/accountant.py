@@ -13,6 +13,8 @@ from plrvo.accounting.correlated import read_ledger
 from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
+_RESUME = "resume with a new engine, which has taken none"
+
 
 class CertifiedAccountant(IAccountant):
     """Counts every released step in a ledger, with the noise, the clip and the dimension that were really used."""
@@ -22,14 +24,14 @@ class CertifiedAccountant(IAccountant):
 
     @property
     def ledger(self) -> AnyLedger:
-        """What has been released. It only grows: steps that were taken are not forgotten."""
+        """What has been released: steps that were taken are not forgotten, and no other ledger takes their place."""
         return self._ledger
 
     @ledger.setter
     def ledger(self, ledger: AnyLedger) -> None:
-        if ledger.steps < self._ledger.steps:
+        if self._ledger.steps:
             raise InvalidArgument(
-                "ledger", f"{ledger.steps} steps", f"at least the {self._ledger.steps} that were taken"
+                "ledger", f"{ledger.steps} steps", f"the one with the {self._ledger.steps} that were taken: {_RESUME}"
             )
         self._ledger = ledger
 
@@ -38,12 +40,12 @@ class CertifiedAccountant(IAccountant):
         """The ledger as plain data."""
         return self.ledger.to_list()
 
-    def step(self, *, noise: Noise, sample_rate: float, clip: float, dimension: int) -> None:
-        self.ledger = self.ledger.plus(noise, Workload(sample_rate, 1, clip, dimension))
+    def step(self, *, noise: Noise, sample_rate: float, clip: float, dimension: int, steps: int = 1) -> None:
+        self._ledger = self.ledger.plus(noise, Workload(sample_rate, steps, clip, dimension))
 
     def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
         """The certified epsilon of all steps so far."""
-        return self.ledger.certified(delta).value
+        return self.ledger.checked(delta).value
 
     def bracket(self, delta: float) -> Epsilon:
         """The whole bracket of all steps so far."""

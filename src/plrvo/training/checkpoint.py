@@ -35,9 +35,19 @@ _FORMAT = 1
 
 def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, extra: Any) -> None:
     """Write the state of a run."""
-    if engine.draws_ahead:
+    if engine.workers:
         raise InvalidArgument(
-            "num_workers", "workers", "0 in a run that keeps checkpoints: workers draw batches ahead of the steps"
+            "num_workers", engine.workers, "0 in a run that keeps checkpoints: workers draw batches ahead of the steps"
+        )
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidArgument(
+            "extra", type(extra).__name__, "what JSON can hold: numbers, texts, lists and dicts of them, no tensors"
+        ) from None
+    if optimizer.draws.waiting:
+        raise InvalidArgument(
+            "save_checkpoint", "a batch without a step", "optimizer.step() for the batch that the loader gave, first"
         )
     tensors: dict[str, torch.Tensor] = {}
     optimizer_state = _flatten(optimizer.state_dict(), "optimizer", tensors)
@@ -66,9 +76,14 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
 def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -> Any:
     """Bring a freshly prepared run to the state in the file; refuses a file of another plan.
 
+    The engine must not have taken steps: the file's ledger would replace them, and the budget would be spent twice.
     All of the file is checked first (`checkpoint_checks`), and the ledger is loaded before the weights: whatever goes
     wrong, nothing was trained that is not counted.
     """
+    if len(engine.accountant):
+        raise InvalidArgument(
+            "resume", str(path), f"a new engine; this one has released {len(engine.accountant)} steps already"
+        )
     tensors, record = _unpack(path)
     plan = engine.plan
     if plan is None or record.get("plan") != plan.to_dict():

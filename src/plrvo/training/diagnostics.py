@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.records.folder import DIAGNOSTICS
-from plrvo.records.history import write_history
+from plrvo.records.history import read_history, write_history
 
 WARNING = f"`unsafe_diagnostics`: {DIAGNOSTICS} tells of private examples without noise; no guarantee covers it"
 
 
 @dataclass
 class Diagnostics:
-    """One row for what is known before the first step, and one for each step of this process.
+    """One row for what is known before the first step, and one for each step, of earlier processes too.
 
     The loop reports every part of a batch, then the end of the step.
     """
@@ -40,6 +40,11 @@ class Diagnostics:
         mean = self._loss / self._examples if self._examples else None
         self.rows.append({"step": step, "batch_size": self._examples, "training_loss": mean})
         self._examples, self._loss = 0, 0.0
+
+    def take_up(self, steps: int) -> None:
+        """Go on after so many steps of a process before this one."""
+        if self.path.exists():
+            self.rows = [row for row in read_history(self.path) if row.get("step", 0) <= steps]
 
     def write(self) -> None:
         write_history(self.path, self.rows)

@@ -14,14 +14,14 @@ from opacus.validators import ModuleValidator
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader
 
 from plrvo.accounting import Epsilon, Plan, Workload, calibrate
 from plrvo.accounting.exact import on_grid
 from plrvo.noise import Keystream, Laplace, Noise
-from plrvo.training import accountant, checkpoint
+from plrvo.training import accountant, checkpoint, given
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
-from plrvo.training.draws import Draws
+from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
@@ -89,7 +89,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.postprocess = postprocess
         self.sampler: PoissonSampler | OrderedBatches | None = None
         self.seeded = False  # whether noise or batches come from a generator that somebody may know
-        self.draws_ahead = False  # whether workers draw batches before their step comes
+        self.workers = 0  # of the loader, which draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
         if plan is not None:
             self.accountant.ledger = plan.ledger(0)
@@ -121,7 +121,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             module: the model; layers that mix examples are refused.
             optimizer: any torch optimizer over parameters of the module.
             data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling, and sorted
-                by length where the data set has `lengths`.
+                by length where the data set has `lengths`. Its `num_workers` draw ahead: 0 for a run with checkpoints.
             criterion: the loss that ghost mode returns, by example (cross entropy by default).
             clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
@@ -161,7 +161,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         size = self._size_of(data_loader)
         batch_size = max(1, round(plan.batch_share * size)) if expected_batch_size is None else expected_batch_size
         positive_integer(expected_batch_size=batch_size)
-        draws = Draws(ahead=data_loader.num_workers > 0)
+        draws = Draws()
         loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)
         kind: Any = BookkeepingModule if mode == "bookkeeping" else SamplesModule
         wrapped = kind(
@@ -188,8 +188,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if plan.correlation:
             key = ftrl.noise_key(noise_source)
             noisy.correlate(plan.correlation, plan.workload.steps, key, ftrl.handed_out(self.sampler))
-        if mode == "bookkeeping":
-            noisy.keep(wrapped.book)
+        noisy.keep(wrapped.book)
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
@@ -238,6 +237,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     def validate(self, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> None:
         """Refuse layers that mix examples, and name the fix."""
+        if not module.training:
+            raise InvalidArgument(
+                "module", f"{type(module).__name__} in eval mode", "training mode: call module.train() first"
+            )
         try:
             ModuleValidator.validate(module, strict=True)
         except UnsupportedModuleError as error:
@@ -257,17 +260,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         plan = self._require_plan()
         refuse_private(module)
         self.validate(module=module)
-        _check_precision(module)
-        known = set(module.parameters())
-        given = [p for group in optimizer.param_groups for p in group["params"]]
-        if any(p not in known for p in given):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "one whose parameters all belong to the module"
-            )
-        if {p for p in known if p.requires_grad} - set(given):
-            raise InvalidArgument(
-                "optimizer", type(optimizer).__name__, "one that owns every trainable parameter of the module"
-            )
+        given.check_module(module)
+        given.check_optimizer(optimizer, module)
         if clipping == "l1":
             if not plan.noise.worst_in_l1_is_one_hot or plan.workload.dimension != 1:
                 raise InvalidArgument(
@@ -300,19 +294,13 @@ class PrivacyEngine(opacus.PrivacyEngine):
         batch_first: bool,
         draws: Draws,
     ) -> DataLoader[Any]:
-        if self._require_plan().correlation is None and not isinstance(
-            loader.sampler, (SequentialSampler, RandomSampler)
-        ):
-            raise InvalidArgument(
-                "data_loader",
-                type(loader.sampler).__name__,
-                "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
-            )
+        if self._require_plan().correlation is None:
+            given.check_whole(loader)
         if isinstance(loader, DPDataLoader):
             raise InvalidArgument(
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
-        self.draws_ahead = loader.num_workers > 0
+        self.workers = loader.num_workers
         plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
@@ -332,14 +320,23 @@ class PrivacyEngine(opacus.PrivacyEngine):
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
-        return DataLoader(
+        collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
+        if not self.workers:
+            return DataLoader(
+                loader.dataset,
+                batch_sampler=self.sampler,
+                collate_fn=collate,
+                pin_memory=loader.pin_memory,
+                # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws
+                # from: a resumed run starts its loader once more, and must repeat its steps all the same.
+                generator=torch.Generator(),
+            )
+        return WorkersLoader(
             loader.dataset,
             batch_sampler=self.sampler,
-            collate_fn=CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1)),
+            collate_fn=collate,
             num_workers=loader.num_workers,
-            # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws from:
-            # a resumed run starts its loader once more, and must repeat its steps all the same.
-            generator=loader.generator if self.draws_ahead else torch.Generator(),
+            generator=loader.generator,
             pin_memory=loader.pin_memory,
             worker_init_fn=loader.worker_init_fn,
             persistent_workers=loader.persistent_workers,
@@ -371,20 +368,3 @@ def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool)
 def _is_known(generator: torch.Generator | Keystream) -> bool:
     """Whether somebody may know the seed: of a torch generator the caller does."""
     return not isinstance(generator, Keystream) or generator.fixed
-
-
-def _check_precision(module: nn.Module) -> None:
-    """Clipping in fewer bits moves the sum by more than the clip."""
-    for name, p in module.named_parameters():
-        if p.requires_grad and p.dtype not in (torch.float32, torch.float64):
-            raise InvalidArgument(
-                "module",
-                f"{name} in {str(p.dtype).removeprefix('torch.')}",
-                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
-            )
-    if torch.get_float32_matmul_precision() != "highest":
-        raise InvalidArgument(
-            "float32_matmul_precision",
-            torch.get_float32_matmul_precision(),
-            "torch.set_float32_matmul_precision('highest'): clipped sums have singles at least",
-        )

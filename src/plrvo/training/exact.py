@@ -17,8 +17,6 @@ import math
 from typing import Any
 
 import torch
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
-from torch import Tensor
 
 from plrvo.noise import GridNoise, Keystream
 from plrvo.training.cells import add_rounded, to_floats
@@ -55,26 +53,17 @@ class ExactMixin(_Base):
 
     noise: GridNoise
     generator: Keystream
+    sums: Any
 
     @torch.no_grad()
     def clip_and_accumulate(self) -> None:
-        """summed_grad = sum of the examples' gradients in cells."""
-        parameters: list[Any] = self.params
-        samples: list[Tensor] = self.grad_samples
-        for p in parameters:
-            _check_processed_flag(p.grad_sample)
+        """Sums of the examples' gradients in cells."""
         longest = longest_square(self.noise, self.clip, self.dimension)
-        before = [p.summed_grad for p in parameters]
-        for p, total in zip(parameters, add_rounded(samples, before, self.clip, self.noise.cell, longest), strict=True):
-            p.summed_grad = total
-            _mark_as_processed(p.grad_sample)
+        before = self.sums or [None] * len(self.params)
+        self.sums = add_rounded(self.grad_samples, before, self.clip, self.noise.cell, longest)
 
     def add_noise(self) -> None:
         """p.grad = (sum + integer noise) * gamma: the only step into floating point."""
-        parameters: list[Any] = self.params
-        for p in parameters:
-            _check_processed_flag(p.summed_grad)
-        self.noise.add_to([p.summed_grad for p in parameters], self.generator)
-        for p in parameters:
-            p.grad = to_floats(p.summed_grad, self.noise.cell, like=p)
-            _mark_as_processed(p.summed_grad)
+        self.noise.add_to(self.sums, self.generator)
+        for p, total in zip(self.params, self.sums, strict=True):
+            p.grad = to_floats(total, self.noise.cell, like=p)

@@ -9,19 +9,19 @@ graph between the loss and the model's outputs, before the backward pass:
   by something of the batch. The factors between the loss and its terms are read off the graph (`factors`). They must be
   numbers, not tensors, and the same in every step; and once examples have been summed, only sums and products with
   numbers may follow (no root, no absolute value, no clamp of the batch's loss).
-- *the terms*: contrastive losses, a softmax over the batch. The gradient at one example's output must not change with
-  another's output: its derivative by the other outputs is zero (`crossing`).
+- *the terms*: contrastive losses, a softmax over the batch, weights of the classes in the batch. The gradient at one
+  example's outputs must stay when the others change: the loss is computed once more with others (`replay`). Where that
+  is not possible, its derivative by the other outputs must be zero (`crossing`).
 - *the way*: every parameter is reached through the outputs of the module that the engine watches (`detours`).
 
-What cannot be seen here: inputs that are mixed before the model, and a number of the batch that hides in a tensor with
-a row for each example (weights that were divided by their mean, if they have not the mean one; a detached statistic).
+What cannot be seen here: what was mixed or computed before the module was called, and what Python decided by a look at
+the batch (an `if`, `.item()`), unless it changes a factor.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
@@ -45,38 +45,45 @@ class NotASum(RuntimeError):
 
 
 class Factors:
-    """Compares the factors of every step with those of the first."""
+    """Compares the factors of every step with those of the first, each of its backward passes by itself."""
 
     def __init__(self, reduction: str) -> None:
         self._reduction = reduction
-        self._first: tuple[float, ...] | None = None
-        self._first_rows = 0
+        self._first: list[tuple[tuple[float, ...], int]] = []
 
-    def check(self, loss: Tensor, stops: Collection[Any], rows: int, weight: float = 1.0) -> None:
-        """Raise unless the loss of a batch with so many rows has the factors that the first one had."""
+    def check(self, loss: Tensor, stops: Collection[Any], rows: int, weight: float = 1.0, turn: int = 0) -> None:
+        """Raise unless the loss of a batch with so many rows has the factors that the first one had.
+
+        `turn` counts the backward passes of a step. A number that the module itself gave is a mean already.
+        """
         if rows == 0 or loss.grad_fn is None:
             return
-        scale = weight * (rows if self._reduction == "mean" else 1)
-        found = _distinct(factor * scale for factor in factors(loss, stops, rows))
-        if self._first is None:
-            self._first, self._first_rows = found, rows
-        elif len(found) != len(self._first) or not all(map(_equal, found, self._first)):
-            if all(_equal(f * self._first_rows, g * rows) for f, g in zip(found, self._first, strict=False)):
+        scale = rows if self._reduction == "mean" else 1
+        found = _distinct(f * weight * (1 if own else scale) for f, own in factors(loss, stops, rows))
+        if turn >= len(self._first):
+            self._first.append((found, rows))
+            return
+        first, first_rows = self._first[turn]
+        if len(found) != len(first) or not all(map(_equal, found, first)):
+            if all(_equal(f * first_rows, g * rows) for f, g in zip(found, first, strict=False)):
                 raise NotASum(
                     f"loss: expected a {self._reduction} over examples; it is a "
                     f"{'sum' if self._reduction == 'mean' else 'mean'}. Pass loss_reduction to make_private accordingly"
                 )
             raise NotASum(
                 f"loss: expected a {self._reduction} over examples; it weighs them by {_shown(found)} in a batch of "
-                f"{rows} and by {_shown(self._first)} in one of {self._first_rows}, as a mean over tokens or weights "
+                f"{rows} and by {_shown(first)} in one of {first_rows}, as a mean over tokens or weights "
                 "of the batch does. Average within each example first, then over examples (loss_reduction says which; "
                 "a schedule that looks at no data: make_private(public_loss_weights=True))"
             )
 
 
-def factors(loss: Tensor, stops: Collection[Any], rows: int) -> set[float]:
-    """The products of the numbers that stand between the loss and the outputs, one for each way through the graph."""
-    found: set[float] = set()
+def factors(loss: Tensor, stops: Collection[Any], rows: int) -> set[tuple[float, bool]]:
+    """The products of the numbers that stand between the loss and the outputs, one for each way through the graph.
+
+    With each, whether the way ends at a number that the module gave.
+    """
+    found: set[tuple[float, bool]] = set()
     seen: set[tuple[Any, float]] = set()
     waiting: list[tuple[Any, float]] = [(loss.grad_fn, 1.0)]
     while waiting and len(seen) < _MOST_NODES:
@@ -86,7 +93,7 @@ def factors(loss: Tensor, stops: Collection[Any], rows: int) -> set[float]:
         seen.add((node, factor))
         below = [] if node in stops or "_Tap" in node.name() else [n for n, _ in node.next_functions if n is not None]
         if not below:
-            found.add(factor)
+            found.add((factor, node in stops and _is_number(node)))
             continue
         here = _factor(node, rows)
         waiting += [(child, factor * here) for child in below]
@@ -145,43 +152,21 @@ def _other(node: Any, rows: int, number: bool) -> float | None:
             )
         return None
     if other.ndim == 0 or (other.numel() == 1 and rows > 1):  # of one row, every tensor by row has one element
-        if number:
-            _refuse_tensors(other, rows)
+        if number and other.dtype != torch.float64 and (other.dtype.is_floating_point or other.dtype == torch.bool):
+            raise NotASum(  # a number from Python arrives as a double or a whole number
+                f"loss: expected a sum over examples; it is multiplied or divided by the tensor {float(other):g}, "
+                "which may be something of the batch. Average within each example first, then over examples; a "
+                "constant is written as a Python number"
+            )
         return float(other)
-    _refuse_normalised(other, rows)
     return None
 
 
-def _refuse_tensors(other: Tensor, rows: int) -> None:
-    """A number from Python arrives as a double or a whole number; a count or a sum of the batch as a tensor."""
-    whole = not other.dtype.is_floating_point
-    if other.dtype == torch.float64 or (whole and (int(other) % rows == 0 or int(other) == 1)):
-        return
-    raise NotASum(
-        f"loss: expected a sum over examples; it is multiplied or divided by the tensor {float(other):g}, which may be "
-        "something of the batch. Average within each example first, then over examples; a constant is written as a "
-        "Python float"
-    )
+def detours(loss: Tensor, stops: Collection[Any], own: Collection[Any], inputs: Collection[int] = ()) -> str | None:
+    """What the loss depends on otherwise than through the outputs; None where all is as it should be.
 
-
-def _refuse_normalised(weights: Tensor, rows: int) -> None:
-    """Weights by example whose mean or sum is exactly one have been divided by their mean or sum in this batch."""
-    if weights.numel() != rows or rows < 3 or not weights.dtype.is_floating_point:
-        return
-    wide = weights.detach().double()
-    if float(wide.std()) < 1e-6:
-        return
-    mean, spread = float(wide.mean()), float(wide.std())
-    normalised = abs(mean - 1) < 1e-6 or abs(mean * rows - 1) < 1e-6 or (abs(mean) < 1e-6 and abs(spread - 1) < 0.2)
-    if normalised:
-        raise NotASum(
-            f"loss: expected a sum over examples; its weights have the mean {mean:.6g} in this batch, so they were "
-            "divided by, or taken relative to, something of the batch. Use weights that depend on each example alone"
-        )
-
-
-def detours(loss: Tensor, stops: Collection[Any], own: Collection[Any]) -> str | None:
-    """What the loss depends on otherwise than through the outputs; None where all is as it should be."""
+    `inputs` are the names (id) of tensors that the module was called with, which may want a gradient of their own.
+    """
     seen: set[Any] = set()
     waiting = [loss.grad_fn]
     while waiting:
@@ -200,12 +185,14 @@ def detours(loss: Tensor, stops: Collection[Any], own: Collection[Any]) -> str |
                     "parameters directly (a penalty on weights); use the optimizer's weight_decay, which costs nothing"
                 )
             return "parameters outside of the module, which would learn without noise; make them part of it"
+        if variable is not None and id(variable) not in inputs:
+            return "a tensor outside of the module that wants a gradient; make it a parameter of the module"
         waiting += [child for child, _ in node.next_functions]
     return None
 
 
-def form(loss: Tensor, stops: Collection[Any]) -> int:
-    """A number that changes when the graph between the loss and the outputs does."""
+def form(loss: Tensor, stops: Collection[Any], rows: int) -> int:
+    """A number that changes when the graph between the loss and the outputs does, or a term of it comes to count."""
     names: list[str] = []
     seen: set[Any] = set()
     waiting = [loss.grad_fn]
@@ -218,7 +205,11 @@ def form(loss: Tensor, stops: Collection[Any]) -> int:
             continue
         names.append(node.name())
         waiting += [child for child, _ in node.next_functions]
-    return hash(tuple(sorted(set(names))))
+    try:
+        silent = any(factor == 0 for factor, _ in factors(loss, stops, rows))
+    except NotASum:
+        silent = False
+    return hash((silent, *sorted(set(names))))
 
 
 def _kind(node: Any) -> str:
@@ -247,11 +238,10 @@ def crossing(loss: Tensor, outputs: Sequence[Tensor], dimension: int = 0) -> boo
             return False
         again: list[Any] = list(torch.autograd.grad(score, rows, retain_graph=True, allow_unused=True))
     except (RuntimeError, NotImplementedError) as error:
-        warnings.warn(
-            f"loss: whether it is a sum over examples could not be tried, as it has no second derivative ({error})",
-            stacklevel=2,
-        )
-        return False
+        raise NotASum(
+            f"loss: whether it is a sum over examples could not be tried, as it has no second derivative ({error}). "
+            "Write it with torch's own operations"
+        ) from None
     # What is not a number belongs to an example that will contribute zero.
     return any(
         h is not None and bool(h.narrow(dimension, 1, h.shape[dimension] - 1).nan_to_num(0.0, 0.0, 0.0).any())

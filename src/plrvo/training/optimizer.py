@@ -1,6 +1,6 @@
 """Any noise in Opacus's optimizers, by one mixin, and everything that binds a step to its plan.
 
-A step clips and sums (`summed_grad`), counts itself, adds the noise to the sum, divides by the expected batch size and
+A step clips and sums, counts itself, adds the noise to the sum, divides by the expected batch size and
 calls the wrapped optimizer. It raises instead, before anything is released, unless
 
 - its rows are one whole batch that the engine's sampler drew (`draws`);
@@ -8,7 +8,8 @@ calls the wrapped optimizer. It raises instead, before anything is released, unl
 - the budget has a step left, over all optimizers that the engine has made.
 
 What makes up the mechanism (noise, clip, dimension, generator) is fixed when the optimizer is made. Nothing without
-noise is left on the parameters after a step. Noise is added once, by the process of rank 0, before any division.
+noise is ever on the parameters, which may be copied and saved at any time. Noise is added once, by the process of rank
+0, before any division.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Any
 
 import torch
 from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from plrvo.noise import Noise
 from plrvo.training.accountant import CertifiedAccountant
@@ -45,6 +45,8 @@ class BudgetExhausted(RuntimeError):
 
 class NoiseMixin(_Base):
     """Goes in front of an Opacus optimizer class; see the module's docstring."""
+
+    sums: Any  # what the mixin behind this one has clipped
 
     def __init__(
         self,
@@ -121,14 +123,10 @@ class NoiseMixin(_Base):
 
     def add_noise(self) -> None:
         """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum."""
-        parameters: list[Any] = self.params
-        for p in parameters:
-            _check_processed_flag(p.summed_grad)
         if getattr(self, "rank", 0) == 0:
-            self.noise.add_to([p.summed_grad for p in parameters], self.generator)
-        for p in parameters:
-            p.grad = p.summed_grad.view_as(p)
-            _mark_as_processed(p.summed_grad)
+            self.noise.add_to(self.sums, self.generator)
+        for p, total in zip(self.params, self.sums, strict=True):
+            p.grad = total.view_as(p)
 
     def scale_grad(self) -> None:
         """Divide by the expected batch size: all parameters in one call."""
@@ -172,15 +170,17 @@ class NoiseMixin(_Base):
                 "make a plan with more steps"
             )
         rows = self.rows
+        if self.draws.is_at_a_batch:
+            self.sums = None  # of parts that were left behind, whose batch has come again
         self.draws.part(rows, last=last)
         if rows and not self.watch.seen_loss:
             raise NotASum("a step whose loss was not seen: expected loss.backward() before optimizer.step()")
         self.watch.new_step()
 
     def _forget(self) -> None:
-        """Leave nothing on the parameters that has no noise."""
-        for p in self.params:
-            p.summed_grad = p.grad_sample = None
+        """Keep nothing that has no noise."""
+        self.sums = None
+        self.book.clear()
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         if closure is not None:

@@ -1,41 +1,50 @@
-"""Tries a module on its first batch: are examples apart, and are their gradients right?
+"""Tries a module on a batch: are examples apart, and are their gradients right?
 
 A list of layers that mix examples is never complete, and a rule for a layer's gradient is right only as long as nobody
-has overridden what the layer does. Both can be tried, on a few rows of a batch, with every generator in the same state
-for every pass, so that dropout falls alike:
+has overridden what the layer does. Both can be tried, on a few rows of a batch (the first, the last, and others at
+random), with every generator in the same state for both passes of a comparison, so that dropout falls alike:
 
-- *apart*: the other rows are replaced by copies of one, the first and then the last; that row's outputs must stay as
-  they were, in every layer (a head that starts at zero hides what is before it), and buffers must become the same as
-  with the true rows (running statistics do not);
+- *apart*: the other rows are replaced by copies of one, and by themselves times 10,000, over 10,000, and not numbers
+  (integers stay); that row's outputs must stay as they were, in every layer (a head that starts at zero hides what is
+  before it), and so must what the module keeps (`state`);
 - *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row.
+
+A module that draws random numbers is compared under 16 seeds, which are secret and new in every try: a branch that it
+takes with probability p is missed by one try with probability (1 - p)^16 at most, if it mixes all rows (1.5e-5 for a
+half, 0.19 for a tenth). Which dimension of a layer's output has the rows is found by giving it one row more.
 
 Where nothing can be compared, the module is refused: what was not tried is not certified.
 """
 
 from __future__ import annotations
 
-import random
+import math
+import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.loss_form import NotASum
+from plrvo.training.state import State, refuse_dependent
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
+_FEW = 4  # for every seed but the first
+_SEEDS = 16
+_EXTREMES = (1e4, 1e-4, math.nan)
 _APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
 _CLOSE = 1e-3  # relative, for gradients by two ways: rounding is far below, and a wrong rule far above
 _CLOSE_HALF = 5e-2  # where activations have eight bits
 
 # From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
 PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
-Trace = list[tuple[str, list[Tensor]]]
+Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
+Layout = tuple[int, int]  # the dimension of the rows, and how many positions of each lie in it
 
 
 @dataclass(frozen=True)
@@ -47,9 +56,30 @@ class Call:
     rows: int
     dimension: int = 0
 
-    def first(self, count: int) -> Call:
-        """With the first rows only."""
-        return self._mapped(lambda t: t.narrow(self.dimension, 0, count), count)
+    def picked(self, rows: Sequence[int]) -> Call:
+        """With some rows only."""
+        return self._mapped(lambda t: t.index_select(self.dimension, torch.tensor(rows, device=t.device)), len(rows))
+
+    def some(self, count: int) -> Call:
+        """With the first, the last and others at random."""
+        most = min(count, self.rows)
+        middle = secrets.SystemRandom().sample(range(1, self.rows - 1), most - 2) if most > 2 else []
+        return self.picked([0, *middle, self.rows - 1][-most:])
+
+    def one_more(self) -> Call:
+        """With the first row once more at the end."""
+        return self.picked([*range(self.rows), 0])
+
+    def extreme(self, row: int, factor: float) -> Call:
+        """With all other rows times a factor."""
+
+        def scaled(t: Tensor) -> Tensor:
+            if not t.is_floating_point():
+                return t
+            kept = torch.arange(self.rows, device=t.device) == row
+            return torch.where(kept.view([-1] + [1] * (t.ndim - self.dimension - 1)), t, t * factor)
+
+        return self._mapped(scaled, self.rows)
 
     def copies(self, row: int) -> Call:
         """With one row in the place of all others."""
@@ -67,160 +97,203 @@ class Call:
 
         return self._mapped(ones, 1)
 
+    def finite(self) -> Call:
+        """With zeros in the place of numbers that are none."""
+        return self._mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
+
+    def cut(self, kept: Mapping[tuple[int, int], tuple[int, int]]) -> Call:
+        """With some dimensions of some of its `tensors()` cut to (start, length)."""
+        numbers = iter(range(len(self.tensors())))
+
+        def cut(t: Tensor) -> Tensor:
+            number = next(numbers)
+            for d in range(t.ndim):
+                start, length = kept.get((number, d), (0, t.shape[d]))
+                t = t.narrow(d, start, length)
+            return t
+
+        args, kwargs = map_tensors((self.args, dict(self.kwargs)), cut)
+        return Call(args, kwargs, self.rows, self.dimension)
+
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, dict(self.kwargs)))
 
     def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
         def change_rows(t: Tensor) -> Tensor:
-            return change(t) if t.ndim > self.dimension and t.shape[self.dimension] == self.rows else t
+            if t.ndim <= self.dimension or t.shape[self.dimension] != self.rows:
+                return t
+            return change(t.detach()).requires_grad_(t.requires_grad)  # a leaf, as passes go back more than once
 
-        args, kwargs = _map((self.args, dict(self.kwargs)), change_rows)
+        args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
         return Call(args, kwargs, rows, self.dimension)
 
 
-def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> None:
-    """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
-    few = call.first(min(ROWS, call.rows))
+def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> set[int]:
+    """Raise unless the module keeps examples apart and `per_example` gives their gradients.
+
+    Returns which of the numbers that it computes by itself are no sums over examples.
+    """
     # A NaN equals nothing, itself included: such rows tell nothing about the module.
-    if not all(bool(torch.isfinite(t).all()) for t in few.tensors() if t.is_floating_point()):
-        few = _finite(few)
-    state = _State(module)
+    call = call.finite()
+    state = State(module)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the first step will say what there is to say
+            few = call.some(ROWS)
             try:
-                first = _trace(module, few, state)
+                _Pass(module, few, state)
             except Exception:  # a module that takes no few rows: all of them, and its own error if those fail too
                 few = call
-                first = _trace(module, few, state)
-            _check_apart(module, few, state, first)
+                _Pass(module, few, state)
+            layouts = _check_apart(module, few, state)
+            for _ in range(_SEEDS - 1):
+                if not state.drew or call.rows < 2:
+                    break
+                state.reseed()
+                _compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
+            state.check_parameters()
             _compare_gradients(module, few, per_example, state)
-            _check_own_loss(module, few, reduction, state)
+            return _not_sums(module, few, reduction, state)
     finally:
         state.restore()
 
 
-class _State:
-    """Buffers, modes and generators, to start every pass from."""
+@contextmanager
+def passes_in_eval(module: nn.Module) -> Iterator[Callable[..., Any]]:
+    """A function from a call (and a seed) to the module's outputs without dropout, always from the same state."""
+    state = State(module)
 
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
-        self._buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
-        self._modes = [(m, m.training) for m in module.modules()]
-        self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    def outputs(call: Call, seed: int = 0) -> Any:
+        with state.fresh(seed), torch.no_grad():
+            module.eval()
+            return module(*call.args, **call.kwargs)
 
-    @contextmanager
-    def fresh(self) -> Iterator[None]:
-        """As at the beginning, with generators in the same state each time, and as they were afterwards."""
-        self.restore()
-        devices = [self._device] if self._device.type == "cuda" else []
-        # Python's and NumPy's global generators too: a module that draws from them is nobody's business but its own.
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-        try:
-            with torch.random.fork_rng(devices=devices):
-                torch.manual_seed(0)
-                random.seed(0)
-                np.random.seed(0)  # noqa: NPY002
-                yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
-
-    def buffers_now(self) -> dict[str, Tensor]:
-        return {name: b.detach().clone() for name, b in self._module.named_buffers()}
-
-    def restore(self) -> None:
-        with torch.no_grad():
-            for name, b in self._module.named_buffers():
-                kept = self._buffers.get(name)
-                if kept is not None and kept.shape == b.shape:
-                    b.copy_(kept)
-        for m, training in self._modes:
-            m.training = training
-
-
-def _trace(module: nn.Module, call: Call, state: _State) -> Trace:
-    """The outputs of every layer in the order of the pass, the module's own last, then the buffers after it."""
-    seen: Trace = []
-
-    def note(name: str) -> Any:
-        def hook(m: nn.Module, args: Any, output: Any) -> None:
-            seen.append((f"{name} ({type(m).__name__})", _by_row(output, call)))
-
-        return hook
-
-    hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
     try:
-        with state.fresh(), torch.no_grad():
-            output = module(*call.args, **call.kwargs)
-            buffers = state.buffers_now()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield outputs
     finally:
-        for hook in hooks:
-            hook.remove()
-    return [*seen, ("forward itself", _by_row(output, call)), *((f"buffer {n}", [b]) for n, b in buffers.items())]
+        state.restore()
 
 
-def _check_apart(module: nn.Module, call: Call, state: _State, first: Trace) -> None:
-    name = type(module).__name__
-    if not _same(first, _trace(module, call, state), None):
+class _Pass:
+    """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind."""
+
+    def __init__(self, module: nn.Module, call: Call, state: State) -> None:
+        self.rows, self.outputs = call.rows, dict[Use, Tensor]()
+        calls = Counter[str]()
+
+        def note(name: str) -> Any:
+            def hook(m: nn.Module, args: Any, output: Any) -> None:
+                self._keep(f"{name} ({type(m).__name__})", calls, output)
+
+            return hook
+
+        hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
+        try:
+            with state.fresh(), torch.no_grad():
+                self._keep("forward itself", calls, module(*call.args, **call.kwargs))
+                self.state = state.now()
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _keep(self, name: str, calls: Counter[str], output: Any) -> None:
+        for i, t in enumerate(tensors_in(output)):
+            if t.is_floating_point():
+                self.outputs[name, calls[name], i] = t.detach().clone()
+        calls[name] += 1
+
+
+def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, Layout]:
+    """Raise where a row's outputs change with the others; the layouts that were found."""
+    first = _Pass(module, call, state)
+    drew = state.drew
+    again = _Pass(module, call, state).outputs
+    if first.outputs.keys() != again.keys() or not all(_all_close(t, again[use]) for use, t in first.outputs.items()):
         raise InvalidArgument(
-            "module", name, "outputs that are the same in two equal passes; it draws randomness that torch, NumPy and "
-            "Python do not know of, and whether it keeps examples apart cannot be tried"
+            "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
+            "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
         )  # fmt: skip
     if call.rows < 2:
-        return
-    compared = False
+        return {}
+    layouts = _layouts(module, call, state, first)
     for row in (0, call.rows - 1):
-        other = _trace(module, call.copies(row), state)
-        for (layer, one), (_, two) in zip(first, other, strict=False):
-            if layer.startswith("buffer "):
-                if not _all_close(one, two):
-                    raise InvalidArgument(
-                        "module",
-                        name,
-                        f"buffers that do not depend on examples; {layer.removeprefix('buffer ')} changes with them in "
-                        "forward, and would be released without noise (running statistics: "
-                        "track_running_stats=False, or eval() for that layer)",
-                    )
-                continue
-            compared = compared or bool(one)
-            if not _all_close([o[row] for o in one], [t[row] for t in two]):
-                raise InvalidArgument(
-                    "module",
-                    name,
-                    f"outputs of an example that do not change with other examples; {layer} mixes them "
-                    "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation)",
-                )
-    if not compared and not any(t.ndim == 0 for t in _outputs(module, call, state)):
-        raise InvalidArgument(
-            "module", name, "outputs, or layers, with a row for each example, so that it can be tried whether it keeps "
-            "examples apart"
-        )  # fmt: skip
-
-
-def _outputs(module: nn.Module, call: Call, state: _State) -> list[Tensor]:
-    with state.fresh(), torch.no_grad():
-        return tensors_in(module(*call.args, **call.kwargs))
-
-
-def _same(one: Trace, other: Trace, row: int | None) -> bool:
-    return len(one) == len(other) and all(_all_close(a, b) for (_, a), (_, b) in zip(one, other, strict=True))
-
-
-def _by_row(output: Any, call: Call) -> list[Tensor]:
-    """The floating-point tensors of an output with the rows first; positions of a row may lie in the rows as well."""
-    found = []
-    for t in tensors_in(output):
-        if not t.is_floating_point() or t.ndim == 0:
+        _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
+    for factor in _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ():
+        row = secrets.randbelow(call.rows)
+        try:
+            other = _Pass(module, call.extreme(row, factor), state)
+        except Exception:  # a module that takes no such values cannot be tried with them
             continue
-        if t.ndim > call.dimension and t.shape[call.dimension] == call.rows:
-            found.append(t.detach().movedim(call.dimension, 0).clone())
-        elif call.dimension == 0 and t.shape[0] and t.shape[0] % call.rows == 0:
-            found.append(t.detach().reshape(call.rows, -1).clone())
+        _compare(module, first, other, row, layouts)
+    state.drew = drew
+    scalars = any(use[0] == "forward itself" and t.ndim == 0 for use, t in first.outputs.items())
+    if not layouts and not scalars:
+        raise InvalidArgument(
+            "module", type(module).__name__, "outputs, or layers, with a row for each example, so that it can be tried "
+            "whether it keeps examples apart"
+        )  # fmt: skip
+    return layouts
+
+
+def _compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, Layout]) -> None:
+    """What `_check_apart` compares, for one row; layers that no earlier pass has called get a layout first."""
+    first = _Pass(module, call, state)
+    if not first.outputs.keys() <= layouts.keys():
+        layouts |= {use: found for use, found in _layouts(module, call, state, first).items() if use not in layouts}
+    row = secrets.randbelow(call.rows)
+    _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
+
+
+def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[Use, Layout]:
+    """Where the rows are in each output: in the dimension that grows with them."""
+    try:
+        more = _Pass(module, call.one_more(), state).outputs
+    except Exception:  # it takes so many rows only: what has as many in their dimension
+        where = call.dimension
+        return {u: (where, 1) for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
+    found: dict[Use, Layout] = {}
+    for use, t in first.outputs.items():
+        shape = more[use].shape if use in more else ()
+        if len(shape) != t.ndim:
+            continue
+        grown = [d for d in range(t.ndim) if t.shape[d] and shape[d] * call.rows == t.shape[d] * (call.rows + 1)]
+        if grown:
+            where = call.dimension if call.dimension in grown else grown[0]
+            found[use] = where, t.shape[where] // call.rows
     return found
 
 
-def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, state: _State) -> None:
+def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: dict[Use, Layout]) -> None:
+    for name, held in first.state.items():
+        now = other.state.get(name, [])
+        if len(held) != len(now) or not all(_all_close(a, b) for a, b in zip(held, now, strict=True)):
+            refuse_dependent(module, name)
+    for use, one in first.outputs.items():
+        two = other.outputs.get(use)
+        if use not in layouts or two is None or one.shape != two.shape:
+            continue
+        ways = zip(*(_of_row(t, row, first.rows, layouts[use]) for t in (one, two)), strict=True)
+        if not any(_all_close(a, b) for a, b in ways):
+            raise InvalidArgument(
+                "module",
+                type(module).__name__,
+                f"outputs of an example that do not change with other examples; {use[0]} mixes them "
+                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation)",
+            )
+
+
+def _of_row(t: Tensor, row: int, rows: int, layout: Layout) -> list[Tensor]:
+    """The entries of a row; where positions lie beside the rows, they may vary faster or slower than those."""
+    where, positions = layout
+    t = t.movedim(where, 0)
+    if positions == 1:
+        return [t[row]]
+    return [t.reshape(rows, positions, -1)[row], t.reshape(positions, rows, -1)[:, row]]
+
+
+def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, state: State) -> None:
     parameters = [p for p in module.parameters() if p.requires_grad]
     generator = torch.Generator().manual_seed(1)
 
@@ -241,12 +314,24 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
         alone = scores(call)
         if not alone or alone[0].grad_fn is None:
             return
-        expected: list[Any] = [torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone]
+        try:
+            expected: list[Any] = [
+                torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone
+            ]
+        except RuntimeError as error:
+            raise InvalidArgument(
+                "module",
+                type(module).__name__,
+                "layers that autograd can go back through more than once; checkpoints with use_reentrant=False "
+                f"({' '.join(str(error).split())[:200]})",
+            ) from None
+    if call.rows > 1:
+        more = call.one_more()  # so that what is looked up once for all rows is told from what is looked up for each
+        with state.fresh(), torch.enable_grad(), suppress(Exception):
+            per_example(lambda: torch.stack(scores(more)).sum(), more.rows)
     with state.fresh(), torch.enable_grad():
         found = per_example(lambda: torch.stack(scores(call)).sum(), call.rows)
-    singles = all(p.dtype in (torch.float32, torch.float64) for p in module.parameters())
-    halves = not singles or torch.is_autocast_enabled(parameters[0].device.type)
-    close = _CLOSE_HALF if halves else _CLOSE
+    close = _closeness(module)
     names = {p: name for name, p in module.named_parameters()}
     for row, gradients in enumerate(expected):
         norms = [0.0 if g is None else float(g.double().norm()) for g in gradients]
@@ -261,45 +346,57 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
                     type(module).__name__,
                     f"layers whose gradients can be computed by example; that of {names[p]} is off by "
                     f"{difference / max(whole, 1e-30):.1%} of the example's gradient. Its layer may be overridden, "
-                    "checkpointed, used outside of its own call, or look up ids once for all examples (give each its "
-                    "own: ids.expand(len(x), -1)); freeze it, or try another grad_sample_mode",
+                    "checkpointed (use_reentrant=False), or used outside of its own call, or examples are not in the "
+                    "same order everywhere; freeze it, or try another grad_sample_mode",
                 )
 
 
-def _check_own_loss(module: nn.Module, call: Call, reduction: str, state: _State) -> None:
-    """A loss that the module computes itself must be the mean (or sum) of its examples' losses."""
+def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> set[int]:
+    """Which of the numbers that the module computes and could be trained on are no sums (or means) over its examples.
 
-    def losses(tried: Call) -> list[float]:
-        with state.fresh(), torch.no_grad():
-            module.eval()  # without dropout, which falls differently in batches of other sizes
-            output = module(*tried.args, **tried.kwargs)
-        named = output.get("loss") if isinstance(output, Mapping) else None
-        numbers = [t for t in tensors_in(output) if t.ndim == 0 and t.is_floating_point()]
-        # Among other outputs a number may be a metric; alone it is what is trained on.
-        chosen = [named] if isinstance(named, Tensor) else numbers if len(numbers) == len(tensors_in(output)) else []
-        return [float(t) for t in chosen if t.ndim == 0]
+    Told by their places among all such numbers. In training, with dropout falling alike, the difference that one row
+    makes must be the same beside other rows. And in eval(), where one row can stand alone, the rows must add up.
+    """
 
-    together = losses(call)
-    if not together or call.rows < 2:
-        return
-    singles = [losses(call.single(row)) for row in range(call.rows)]
-    for i, loss in enumerate(together):
-        total = sum(single[i] for single in singles)
+    def numbers(tried: Call, *, training: bool) -> list[float]:
+        with state.fresh(), torch.enable_grad():
+            if not training:
+                module.eval()
+            found = tensors_in(module(*tried.args, **tried.kwargs))
+        return [float(t) for t in found if t.ndim == 0 and t.requires_grad]
+
+    if call.rows < 2:
+        return set()
+    together, wrong = numbers(call, training=True), set[int]()
+    if not together:
+        return wrong
+    close = _closeness(module)
+    for row in (0, call.rows - 1):
+        other = call.rows - 1 - row
+        order = list(range(call.rows))
+        changed = [other if i == row else i for i in order]
+        beside = [i if i == row else row for i in order]
+        both = [other if i == row else row for i in order]
+        values = [numbers(call.picked(rows), training=True) for rows in (order, changed, beside, both)]
+        for place, (a, b, c, d) in enumerate(zip(*values, strict=False)):
+            if not abs(a - b - c + d) <= close * max(map(abs, (a, b, c, d))) + 1e-6:
+                wrong.add(place)
+    whole = numbers(call, training=False)
+    alone = [numbers(call.single(row), training=False) for row in range(call.rows)]
+    for place, value in enumerate(whole):
+        total = sum(single[place] for single in alone if place < len(single))
         expected = total / call.rows if reduction == "mean" else total
-        if abs(loss - expected) > _CLOSE * abs(expected) + 1e-6:
-            raise NotASum(
-                f"the loss that {type(module).__name__} returns is {loss:.4g}; the {reduction} of its examples' "
-                f"losses is {expected:.4g}. Compute a loss for each example from the outputs, then their {reduction}"
-            )
+        if not abs(value - expected) <= close * abs(expected) + 1e-6:
+            wrong.add(place)
+    return wrong
 
 
-def _finite(call: Call) -> Call:
-    """The call with zeros in the place of numbers that are none."""
-    args, kwargs = _map(
-        (call.args, dict(call.kwargs)),
-        lambda t: torch.nan_to_num(t, 0.0, 0.0, 0.0) if t.is_floating_point() else t,
-    )
-    return Call(args, kwargs, call.rows, call.dimension)
+def _closeness(module: nn.Module) -> float:
+    """How far numbers by two ways may be apart."""
+    parameters = list(module.parameters())
+    singles = all(p.dtype in (torch.float32, torch.float64) for p in parameters)
+    halves = not singles or (bool(parameters) and torch.is_autocast_enabled(parameters[0].device.type))
+    return _CLOSE_HALF if halves else _CLOSE
 
 
 def _rows_of(output: Any, call: Call) -> list[Tensor]:
@@ -313,20 +410,17 @@ def _rows_of(output: Any, call: Call) -> list[Tensor]:
 
 def without_rows(output: Any, dimension: int) -> Any:
     """The output of one made-up example without that example."""
-    return _map(output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t)
+    return map_tensors(
+        output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t
+    )
 
 
-def _all_close(one: list[Tensor], other: list[Tensor]) -> bool:
-    if len(one) != len(other):
+def _all_close(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape:
         return False
-    for a, b in zip(one, other, strict=True):
-        if a.shape != b.shape:
-            return False
-        a, b = a.double(), b.double()
-        size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
-        if not torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True):
-            return False
-    return True
+    a, b = a.double(), b.double()
+    size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+    return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -340,18 +434,19 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same containers, with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        mapped = {key: _map(item, change) for key, item in value.items()}
+        mapped = {key: map_tensors(item, change) for key, item in value.items()}
         try:
             made: Any = type(value)
             return mapped if made is dict else made(mapped)
         except TypeError:
             return mapped if not hasattr(value, "to_tuple") else type(value)(**mapped)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map(item, change) for item in value))
+        return type(value)(*(map_tensors(item, change) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_map(item, change) for item in value)
+        return type(value)(map_tensors(item, change) for item in value)
     return value

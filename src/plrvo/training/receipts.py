@@ -17,6 +17,7 @@ from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
 from plrvo.records.journal import Journal
 from plrvo.records.seeding import is_seeded
+from plrvo.records.weights import elements
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def make_receipt(
     plan = engine.plan
     if plan is None:
         raise InvalidArgument("plan", None, "an engine that has trained with a plan")
+    if elements(weights) is None:
+        raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     ledger = engine.accountant.ledger
     if ledger.steps != optimizer.steps_taken:
         raise InvalidArgument("steps", optimizer.steps_taken, f"{ledger.steps}, the steps in the ledger")

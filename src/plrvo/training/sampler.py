@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,7 +26,7 @@ class PoissonSampler(Sampler[list[int]]):
     With `lengths`, one for each example, a batch comes sorted by them: cut into parts, it needs little padding. Which
     examples are in it stays a matter of their coins alone, and a sum over them has no order.
 
-    `remaining` is part of a checkpoint together with the generator's state. `draws` hears of every batch.
+    `remaining` is part of a checkpoint together with the generator's state. `draws` keeps every batch until its step.
     """
 
     def __init__(
@@ -67,18 +68,19 @@ class PoissonSampler(Sampler[list[int]]):
         super().__setattr__(name, value)
 
     def __len__(self) -> int:
-        return self.remaining
+        return self.remaining + self.draws.waiting
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.draws.restart()
+        return self.draws.through(self.new())
+
+    def new(self) -> Iterator[list[int]]:
+        """Batches, drawn one by one."""
         while self.remaining > 0:
             batch = self._next()
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.remaining -= 1
-            own: list[int] = batch[self.rank :: self.processes].tolist()
-            self.draws.drawn(len(own))
-            yield own
+            yield batch[self.rank :: self.processes].tolist()
 
     def _next(self) -> torch.Tensor:
         return self._joins(self.size).nonzero().flatten()
@@ -113,7 +115,7 @@ class CollateEmpty:
         self.collate, self.empty = collate, empty
 
     def __call__(self, examples: list[Any]) -> Any:
-        return self.collate(examples) if len(examples) else self.empty
+        return self.collate(examples) if len(examples) else copy.deepcopy(self.empty)  # whoever gets it may change it
 
 
 def first_examples(batch: Any, count: int, dimension: int) -> Any:

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
+from plrvo.training.padding import Padding
 from plrvo.training.probe import Call, PerExample, probe, tensors_in, without_rows
+from plrvo.training.replay import CannotReplay, Recording, Replay
 from plrvo.validate import InvalidArgument
 
-_TRIED_FOR_CROSSING = 3  # batches for each form of loss
+_TRIED = 3  # batches for each form of loss
 _AGAIN = 64  # one in so many later batches is tried again, at random
 
 
@@ -44,7 +46,15 @@ class Watch:
         self._on_rows, self._on_try = on_rows, on_try
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._tried: set[int] = set()
-        self._forms: dict[int, int] = {}  # how often a loss of each form was tried for crossing terms
+        self._padding = Padding(self._set_trying)
+        self._forms: dict[int, int] = {}  # how often a loss of each form was tried
+        self._replay = Replay(dimension)
+        self._recording: Recording | None = None
+        self._unsettled = _TRIED  # passes that are recorded whatever chance says
+        self._turn = 0  # backward passes of this step
+        self._numbers: list[tuple[int, Any]] = []  # that the module gave, by their place among its outputs
+        self._not_sums: set[int] = set()  # the places of those that are no sums over examples
+        self._inputs: set[int] = set()
         self._outputs: list[tuple[Tensor, Any, int]] = []  # with their node and version as they came out
         self.rows = 0
         self.seen_loss = self.is_trying = False
@@ -68,14 +78,25 @@ class Watch:
 
     def remove(self) -> None:
         """Leave the module as it was."""
+        self._stop_recording()
         while self._undo:
             self._undo.pop()()
 
     def new_step(self) -> None:
         """The step is settled: what comes next belongs to another one."""
-        self.seen_loss, self._outputs = False, []
+        self.seen_loss, self._outputs, self._numbers, self._turn = False, [], [], 0
+        self._stop_recording()
+
+    def _stop_recording(self) -> None:
+        if self._recording is not None:
+            self._recording.pause()
+            self._recording = None
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            _refuse_compiled()
+        if self._recording is not None:
+            self._recording.pause()  # not what happens inside of the module
         if self.is_trying or not (module.training and torch.is_grad_enabled()):
             return None
         if module is not self.module:
@@ -94,6 +115,9 @@ class Watch:
                 "the parameters that were trainable in make_private; unfreeze before it, with a plan of that dimension",
             )
         self.rows = rows_of(args, kwargs, self._dimension)
+        if not self._outputs:
+            self._inputs = set()
+        self._inputs |= {id(t) for t in tensors_in((args, kwargs))}
         if self._on_rows:
             self._on_rows(self.rows)
         call = Call(args, kwargs, self.rows, self._dimension)
@@ -106,12 +130,14 @@ class Watch:
             self._try(module, call)
             if self.rows > 1:
                 self._tried.add(form)
+        if not self._outputs:
+            self._padding.check(module, call)
         return None
 
     def _try(self, module: nn.Module, call: Call) -> None:
         self._set_trying(True)
         try:
-            probe(module, call, self._per_example, self._reduction)
+            self._not_sums = probe(module, call, self._per_example, self._reduction)
         finally:
             self._set_trying(False)
 
@@ -122,61 +148,110 @@ class Watch:
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):
+            if self._recording is not None and not self.is_trying:
+                self._recording.resume()
             return None
+        if self._recording is None and not self._outputs and (self._unsettled > 0 or not secrets.randbelow(_AGAIN)):
+            self._recording = Recording()
+        if self._recording is not None:
+            self._recording.resume()
         if self.rows == 0:
             output = without_rows(output, self._dimension)
-        self._outputs += [(t, t.grad_fn, t._version) for t in tensors_in(output) if t.requires_grad]
+        learned = [t for t in tensors_in(output) if t.requires_grad]
+        self._outputs += [(t, t.grad_fn, t._version) for t in learned]
+        self._numbers += enumerate(t.grad_fn for t in learned if t.ndim == 0)
         return output if self.rows == 0 else None
 
     def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
+        if self._recording is not None:
+            self._recording.pause()
         if self.is_trying or not self._outputs or loss.grad_fn is None or self.module is None:
-            return None
+            return self._go_on_recording
         stops = {node for _, node, _ in self._outputs}
         if not depends_on(loss, {*stops, *(t.grad_fn for t, _, _ in self._outputs)}):
-            return None
+            return self._go_on_recording
         self.seen_loss = True
         if any(t._version != version for t, _, version in self._outputs):
             raise NotASum("outputs of the module that were changed in place before the loss: expected them as they are")
         if loss.ndim:
-            raise NotASum(
-                f"loss: expected one number, a {self._reduction} over examples; it has shape {tuple(loss.shape)}"
-            )
-        found = detours(loss, stops, self._trainable)
+            raise NotASum(f"loss: expected one number, a {self._reduction} over examples; it has several")
+        self._check_numbers(loss)
+        found = detours(loss, stops, self._trainable, self._inputs)
         if found is not None:
             raise NotASum(f"loss: expected a function of the module's outputs; it depends on {found}")
         rows = [t for t, _, _ in self._outputs if t.ndim > self._dimension]
         if self._factors is not None:
-            self._factors.check(loss, stops, self.rows, weight)
-        self._check_terms(loss, rows, form(loss, stops))
+            self._factors.check(loss, stops, self.rows, weight, self._turn)
+        self._turn += 1
+        self._check_terms(loss, rows, form(loss, stops, self.rows))
         self.in_backward = True
         return self._leave_backward
 
     def _leave_backward(self) -> None:
         self.in_backward = False
+        self._go_on_recording()
+
+    def _go_on_recording(self) -> None:
+        if self._recording is not None and self._outputs and not self.is_trying:
+            self._recording.resume()  # another loss of the same outputs may follow
+
+    def _check_numbers(self, loss: Tensor) -> None:
+        """Refuse a loss that is made of a number which the module gives, and which is no sum over examples."""
+        for place, number in self._numbers:
+            if place in self._not_sums and depends_on(loss, {number}):
+                raise NotASum(
+                    f"loss: expected a {self._reduction} over examples; the number that the module computes is not "
+                    "(tokens that are not ignored, or a balance over the batch?). Compute the loss outside, by "
+                    "example: reduction='none', the mean within each example, then over examples"
+                )
 
     def _check_terms(self, loss: Tensor, rows: list[Tensor], its_form: int) -> None:
-        if self._forms.get(its_form, 0) >= _TRIED_FOR_CROSSING and secrets.randbelow(_AGAIN):
-            return
+        tried = self._forms.get(its_form, 0)
+        if tried >= _TRIED:
+            self._unsettled -= 1
+            if self._recording is None:
+                return
+        else:
+            self._unsettled = _TRIED  # a new form: what follows is recorded
         self._set_trying(True)  # its passes through the outputs are nobody's gradients
         try:
             with warnings.catch_warnings():
                 # The backward pass itself will say this.
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-                crosses = crossing(loss, rows, self._dimension)
+                crosses = self._looks_at_others(loss, rows)
         finally:
             self._set_trying(False)
         if crosses:
             raise NotASum(
-                "loss: expected a sum over examples; the gradient at one example's output changes with another's "
-                "output, as in contrastive losses and in functions of the batch's loss"
+                "loss: expected a sum over examples; the gradient at one example's output changes with other "
+                "examples, as in contrastive and ranking losses, in functions of the batch's loss, and with weights "
+                "or counts of the batch (tokens that are not ignored). Compute a loss for each example from its own "
+                "outputs and targets, then their sum or mean"
             )
-        self._forms[its_form] = self._forms.get(its_form, 0) + (self.rows > 1)
+        self._forms[its_form] = tried + (self.rows > 1 and crosses is not None)
+
+    def _looks_at_others(self, loss: Tensor, rows: list[Tensor]) -> bool | None:
+        outputs = [t for t in rows if t.shape[self._dimension] == self.rows]
+        if self.rows < 2 or not outputs:
+            return False
+        if self._recording is not None:
+            try:
+                return self._replay.looks_at_others(self._recording, loss, outputs, self.rows)
+            except CannotReplay:
+                pass
+        return crossing(loss, rows, self._dimension)
+
+
+# Called when the compiled pass runs: an error while it is being compiled would end that, and nothing else.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _refuse_compiled() -> None:
+    raise InvalidArgument("module", "compiled", "no torch.compile: what it computes is not watched")
 
 
 def _watch_of_a_copy() -> Watch:
     """What the hooks of a copied or unpickled module belong to: it knows no module."""
     watch = object.__new__(Watch)
-    watch.module, watch.is_trying, watch._outputs = None, False, []
+    watch.module, watch.is_trying, watch._outputs, watch._recording = None, False, [], None
     return watch
 
 

@@ -87,7 +87,7 @@ def released_sums(model: Any, optimizer: Any, loss: Any, loader: Any) -> tuple[t
         add_noise = type(optimizer).add_noise
 
         def watched(self=optimizer, add_noise=add_noise):
-            sums.append(torch.cat([p.summed_grad.flatten() for p in self.params]))
+            sums.append(torch.cat([total.flatten() for total in self.sums]))
             add_noise(self)
 
         optimizer.add_noise = watched

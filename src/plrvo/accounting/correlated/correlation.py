@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from plrvo.accounting.correlated.participation import CyclicPoisson, Participation
-from plrvo.accounting.correlated.strategy import Explicit, Strategy
+from plrvo.accounting.correlated.strategy import Explicit, Strategy, spaced_sums
 from plrvo.accounting.correlated.toeplitz import Banded, BufferedToeplitz, SquareRoot
 from plrvo.accounting.correlated.tree import Tree
 from plrvo.noise.base import Array
 from plrvo.validate import InvalidArgument, positive_integer
 
 _KINDS: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Banded, BufferedToeplitz, Explicit, SquareRoot, Tree)}
-_ROUNDING = 1e-12  # relative, added to every sensitivity
+_ROUNDING = 1e-12  # relative, added to every sensitivity whose square is not a sum of whole numbers
+
+_MOST_PAIRS = 2 * 10**8
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,17 @@ class Correlation:
         if steps > most:
             raise InvalidArgument("steps", steps, f"at most {most}: more bring examples back beyond their epochs")
         self.strategy.check(min(steps, self.restart_every or steps))
+        if isinstance(self.participation, Participation) and self._pairs(steps) > _MOST_PAIRS:
+            visits = self.participation.visits(steps)
+            raise InvalidArgument("epochs", self.participation.epochs, f"fewer visits than {visits} in {steps} steps")
+
+    def _pairs(self, steps: int) -> int:
+        """About how many pairs of visits a sensitivity looks at: a file must not keep a reader busy for hours."""
+        period, order = min(steps, self.restart_every or steps), self.order
+        visits, within, parts = order.visits(steps), order.visits(period), -(-steps // period)
+        if order.fixed:
+            return steps * within
+        return max(0 if self.strategy.whole else 2000 * within**2, 100 * parts * visits * within)
 
     def parts(self, taken: int, steps: int) -> list[tuple[int, int, Strategy]]:
         """First step, length and strategy of each part between restarts, after `taken` of `steps` steps."""
@@ -154,7 +167,8 @@ def _tuples(value: Any) -> Any:
 def _sensitivity(correlation: Correlation, steps: int, taken: int) -> Sensitivity:
     if isinstance(correlation.participation, CyclicPoisson):
         longest = correlation.strategy.gram(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), taken)
-        return Sensitivity(float(longest[0]) ** 0.5 * (1 + _ROUNDING), correlation.strategy.touched(taken), 0)
+        value = float(longest[0]) ** 0.5 * _margin(correlation.strategy, 1, taken)
+        return Sensitivity(value, correlation.strategy.touched(taken), 0)
     parts, participation = correlation.parts(taken, steps), correlation.order
     if participation.fixed:
         squares = _fixed(parts, participation.steps_per_epoch)
@@ -166,8 +180,16 @@ def _sensitivity(correlation: Correlation, steps: int, taken: int) -> Sensitivit
         sum(strategy.rows(length) for _, length, strategy in parts),
         visits * max(strategy.touched(length) for _, length, strategy in parts),
     )
-    # A square that is a whole number (trees) is exact as it stands.
-    return Sensitivity(square**0.5 * (1.0 if square.is_integer() else 1 + _ROUNDING), rows, offset)
+    return Sensitivity(square**0.5 * _margin(correlation.strategy, visits, taken), rows, offset)
+
+
+def _margin(strategy: Strategy, visits: int, taken: int) -> float:
+    """Above the rounding of a sensitivity, relative.
+
+    An entry (s, t) of S'S is a sum of products that errs by at most 2^-53 (steps + 2) of the root of the entries (s, s)
+    and (t, t), which is at most their mean. Over a pattern these are `visits` times its diagonal, and the root halves.
+    """
+    return 1.0 if strategy.whole else 1 + _ROUNDING + visits * (taken + 4) * 2.0**-52
 
 
 def _fixed(parts: list[tuple[int, int, Strategy]], period: int) -> Array:
@@ -175,12 +197,9 @@ def _fixed(parts: list[tuple[int, int, Strategy]], period: int) -> Array:
     offsets = np.arange(min(period, parts[-1][0] + parts[-1][1]))
     total = np.zeros(len(offsets))
     for start, length, strategy in parts:
-        visits = [offsets + e * period - start for e in range(start // period, (start + length - 1) // period + 1)]
-        for i, first in enumerate(visits):
-            for j, second in enumerate(visits[i:], start=i):
-                inside = (first >= 0) & (second < length)
-                weight = 1.0 if i == j else 2.0
-                total[inside] += weight * np.abs(strategy.gram(first[inside], second[inside], length))
+        before = start // period
+        visits = (start + length - 1) // period + 1 - before
+        total += spaced_sums(strategy, offsets + before * period - start, visits, period, length)
     return total
 
 

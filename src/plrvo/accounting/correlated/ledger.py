@@ -103,7 +103,8 @@ class CorrelatedLedger(AnyLedger):
     def release(self) -> Workload:
         """The one release that costs at least as much as all rows so far; one for each visit where they are sampled."""
         found, visits = self.correlation.sensitivity(self.work.steps, self.taken), self.correlation.participation
-        one = Workload(1.0, 1, found.value * self.work.clip, found.rows * self.work.dimension)
+        clip = math.nextafter(found.value * (1 + 2.0**-51) * self.work.clip, math.inf)  # a root and a product
+        one = Workload(1.0, 1, clip, found.rows * self.work.dimension)
         if not isinstance(visits, CyclicPoisson):
             return one
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from plrvo.validate import InvalidArgument, positive_integer
 
 Steps = NDArray[np.int64]
 
+_SMALLEST = 1e-100
 _MOST_PATTERNS = 200_000  # that an explicit matrix may have without a formula for them
 
 
@@ -30,6 +31,7 @@ class Strategy(ABC):
     """
 
     kind: ClassVar[str]
+    whole: ClassVar[bool] = False  # S is made of whole numbers, so that S'S has no rounding
 
     @property
     def causal(self) -> bool:
@@ -79,8 +81,28 @@ class Strategy(ABC):
         return {"strategy": self.kind, **{name: _lists(value) for name, value in parameters.items()}}
 
 
+def check_size(values: Any, given: object) -> None:
+    """Refuse entries that are no numbers, or whose squares leave the doubles: a sensitivity would be lost with them."""
+    largest = float(np.max(np.abs(values)))
+    if not _SMALLEST <= largest <= 1 / _SMALLEST:  # nor NaN
+        raise InvalidArgument("values", given, "finite numbers, the largest of them between 1e-100 and 1e100")
+
+
 def _lists(value: Any) -> Any:
     return [_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def spaced_sums(strategy: Strategy, firsts: Steps, visits: int, period: int, length: int) -> Array:
+    """`pair_sum` of the visits s, s + period, ... that lie within the length, for each s in `firsts`; lag by lag."""
+    total = np.zeros(len(firsts))
+    for apart in range(visits):
+        first = firsts[None, :] + period * np.arange(visits - apart)[:, None]
+        second = first + apart * period
+        inside = (first >= 0) & (second < length)
+        values = np.zeros(first.shape)
+        values[inside] = np.abs(strategy.gram(first[inside], second[inside], length))
+        total += values.sum(axis=0) * (2.0 if apart else 1.0)
+    return total
 
 
 def pair_sum(strategy: Strategy, steps: Sequence[int], length: int) -> float:
@@ -112,8 +134,9 @@ class Explicit(Strategy):
     def __post_init__(self) -> None:
         rows = tuple(tuple(float(v) for v in row) for row in self.values)
         times = tuple(int(t) for t in self.times) or tuple(range(len(rows)))
-        if not rows or len({len(row) for row in rows}) != 1 or not np.all(np.isfinite(rows)):
-            raise InvalidArgument("values", self.values, "rows of finite numbers, all of one length")
+        if not rows or len({len(row) for row in rows}) != 1:
+            raise InvalidArgument("values", self.values, "rows of numbers, all of one length")
+        check_size(rows, self.values)
         if len(times) != len(rows) or list(times) != sorted(times) or not 0 <= times[0] <= times[-1] < len(rows[0]):
             raise InvalidArgument("times", self.times, "one step for each row, in order")
         object.__setattr__(self, "values", rows)
@@ -136,8 +159,7 @@ class Explicit(Strategy):
         return self._array[np.array(self.times) < length, :length]
 
     def gram(self, first: Steps, second: Steps, length: int) -> Array:
-        s = self.matrix(length)
-        return (s.T @ s)[first, second]
+        return _gram(self, length)[first, second]
 
     def worst(self, length: int, visits: int, separation: int) -> float:
         visits = min(visits, -(-length // separation))
@@ -160,3 +182,9 @@ class Explicit(Strategy):
         if not square or not self.causal or not np.all(np.diag(self._array)):
             raise InvalidArgument("strategy", self.kind, "a lower triangular matrix without zeros on its diagonal")
         return HistoryStream(lambda t: self._array[t, t::-1])
+
+
+@lru_cache(maxsize=4)
+def _gram(strategy: Explicit, length: int) -> Array:
+    s = strategy.matrix(length)
+    return s.T @ s

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from plrvo.accounting.correlated.strategy import Steps, Strategy, pair_sum
+from plrvo.accounting.correlated.strategy import Steps, Strategy, check_size, spaced_sums
 from plrvo.accounting.correlated.streams import BufferedStream, ConvolutionStream, HistoryStream, Stream
 from plrvo.noise.base import Array
 from plrvo.validate import InvalidArgument, positive_integer
@@ -44,7 +44,7 @@ class Toeplitz(Strategy):
         visits = min(visits, -(-length // separation))
         c = self.coefficients(length)
         if np.all(c >= 0) and np.all(np.diff(c) <= 0):
-            return pair_sum(self, [i * separation for i in range(visits)], length)
+            return float(spaced_sums(self, np.zeros(1, dtype=np.int64), visits, separation, length)[0])
         if len(c) > separation:
             raise InvalidArgument("separation", separation, f"at least the {len(c)} bands of the strategy")
         steps = np.arange(length)
@@ -69,7 +69,7 @@ class Toeplitz(Strategy):
         return out
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)
 def _lagged_sums(strategy: Toeplitz, length: int, lag: int) -> Array:
     """Entry m is the sum of c_j c_(j+lag) over j < m."""
     c = strategy.coefficients(length)
@@ -100,8 +100,9 @@ class Banded(Toeplitz):
 
     def __post_init__(self) -> None:
         values = tuple(float(v) for v in self.values)
-        if not values or values[0] <= 0 or not np.all(np.isfinite(values)):
-            raise InvalidArgument("values", self.values, "finite coefficients, the first of them positive")
+        if not values or not values[0] > 0:
+            raise InvalidArgument("values", self.values, "coefficients, the first of them positive")
+        check_size(values, self.values)
         object.__setattr__(self, "values", values)
 
     def check(self, length: int) -> None:

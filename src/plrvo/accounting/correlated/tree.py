@@ -43,6 +43,7 @@ class Tree(Strategy):
 
     completed: bool = False
     kind: ClassVar[str] = "tree"
+    whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         truth_value(completed=self.completed)

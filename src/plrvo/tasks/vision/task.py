@@ -47,4 +47,5 @@ def _description(data: ImageData, model: str, module: nn.Module) -> dict[str, ob
         "examples": len(data.train_y),
         "data_sha256": data.fingerprint,
         "data_source": data.source,
+        "treated_as_public": ["examples", "data_sha256"],
     }

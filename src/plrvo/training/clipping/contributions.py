@@ -16,14 +16,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from plrvo.validate import InvalidArgument
+
 # Ghost norms whose square rounding may have changed by more than this share are computed again in doubles. What it may
 # have changed is added, so that examples are clipped to as little as 1 - 2^-7 of the clip, and never to more than it.
 _SLACK = 2.0**-6
+_HIDDEN = 2.0**-8
 _STRETCH = 128  # numbers whose squares are added up in singles
 
 
@@ -46,6 +52,19 @@ class Contribution(ABC):
     def without(self, rows: Tensor) -> Contribution:
         """With zeros in the place of these examples, whose numbers are none."""
 
+    @abstractmethod
+    def sizes(self) -> Tensor:
+        """S_b = sum_t |l_t| |r_t| in doubles, at least: what G_b consists of, however much of it cancels."""
+
+    @property
+    @abstractmethod
+    def positions(self) -> int:
+        """How many parts are added up to G_b."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype: ...
+
 
 @dataclass(frozen=True)
 class PerExample(Contribution):
@@ -65,6 +84,17 @@ class PerExample(Contribution):
     def per_example(self) -> Tensor:
         return self.gradients.movedim(-1, 2) if self.channels_last else self.gradients
 
+    def sizes(self) -> Tensor:
+        return self.squared_norms().sqrt()  # measured as it is
+
+    @property
+    def positions(self) -> int:
+        return 1
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.gradients.dtype
+
     def without(self, rows: Tensor) -> PerExample:
         return PerExample(_cleared(self.gradients, rows), self.channels_last)
 
@@ -76,6 +106,17 @@ class Factored(Contribution):
 
     def squared_norms(self) -> Tensor:
         return _ghost_norms([self])
+
+    def sizes(self) -> Tensor:
+        return (self.left_squares * squared_lengths(self.right)).sqrt().sum(dim=1)
+
+    @property
+    def positions(self) -> int:
+        return self.right.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.right.dtype
 
     @property
     @abstractmethod
@@ -167,11 +208,25 @@ class Convolution(Contribution):
     factors_of: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     weight_gradient: Callable[[Tensor, Tensor], Tensor]
 
-    def squared_norms(self) -> Tensor:
+    def _grouped(self) -> tuple[Outer, tuple[int, int]]:
         left, right = self.factors_of(self.input, self.output_gradient)  # (examples, groups, positions, .)
-        examples, groups = left.shape[:2]
-        grouped = Outer(left.flatten(0, 1), right.flatten(0, 1))
-        return grouped.squared_norms().view(examples, groups).sum(dim=1)
+        return Outer(left.flatten(0, 1), right.flatten(0, 1)), (left.shape[0], left.shape[1])
+
+    def squared_norms(self) -> Tensor:
+        grouped, shape = self._grouped()
+        return grouped.squared_norms().view(shape).sum(dim=1)
+
+    def sizes(self) -> Tensor:
+        grouped, shape = self._grouped()
+        return grouped.sizes().view(shape).sum(dim=1)
+
+    @property
+    def positions(self) -> int:
+        return self.output_gradient[0, 0].numel()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.input.dtype
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         shape = (-1, *[1] * (self.output_gradient.ndim - 1))
@@ -198,14 +253,20 @@ def squared_norms(contributions: list[Contribution]) -> Tensor:
         return _ghost_norms(factored)
     # The sum is released part by part, each rounded by itself: what may be left of parts that cancel is added.
     parts = [c.per_example().flatten(1).double() for c in contributions]
-    sizes = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in parts]).sum(dim=0)
     whole = torch.linalg.vector_norm(torch.stack(parts).sum(dim=0), dim=1)
-    return (whole + (len(parts) + 3) * _unit(contributions[0]) * sizes).square() * (1 + 2.0**-40)
+    sizes = torch.stack([c.sizes() for c in contributions]).sum(dim=0)
+    positions = max(c.positions for c in contributions)
+    return _with_rounding(whole, sizes, (len(parts) + 2) * (positions + 3), contributions[0].dtype).square()
 
 
-def _unit(contribution: Contribution) -> float:
-    """Half the distance from 1 to the next number of its type."""
-    return torch.finfo(contribution.per_example().dtype).eps / 2
+def _with_rounding(norms: Tensor, sizes: Tensor, additions: int, dtype: torch.dtype) -> Tensor:
+    """Norms of what is released, rounding included, and no smaller than a share of what cancels in it.
+
+    An example that consists of huge parts which cancel would make the partial sums of a batch huge, and so the
+    rounding of all others coarse: its presence would show in them. So it counts for 2^-8 of its parts at least.
+    """
+    unit = torch.finfo(dtype).eps / 2
+    return torch.maximum(norms + additions * unit * sizes, sizes * _HIDDEN) * (1 + 2.0**-40)
 
 
 def _left_products(one: Factored, other: Factored) -> Tensor:
@@ -242,9 +303,8 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
     if parts[0].right.dtype != torch.float64 and bool(doubtful.any()):
         (again,) = doubtful.nonzero(as_tuple=True)
         squares[again], error[again], sizes[again] = _measured([part.of(again) for part in parts])
-    positions = sum(part.right.shape[1] for part in parts)
-    unit = torch.finfo(parts[0].right.dtype).eps / 2
-    return ((squares + error).sqrt() + (positions + 3) * unit * sizes).square()
+    positions = sum(part.positions for part in parts)
+    return _with_rounding((squares + error).sqrt(), sizes, positions + 3, parts[0].dtype).square()
 
 
 def _measured(parts: Sequence[Factored]) -> tuple[Tensor, Tensor, Tensor]:
@@ -320,6 +380,36 @@ def _gram(one: Tensor, other: Tensor) -> Tensor:
     if one.shape[1] == other.shape[1] == 1:
         return (one * other).sum(dim=2, keepdim=True)
     return one @ other.transpose(1, 2)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def in_full_precision(function: Function) -> Function:
+    """Whatever the caller's autocast says: bounds on rounding are those of the numbers' own types."""
+
+    @wraps(function)
+    def carried_out(*args: Any, **kwargs: Any) -> Any:
+        check_matmul_precision()
+        with ExitStack() as off:
+            if torch.cuda.is_available():
+                off.enter_context(torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False))
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    off.enter_context(torch.autocast(device, enabled=False))
+            return function(*args, **kwargs)
+
+    return cast(Function, carried_out)
+
+
+def check_matmul_precision() -> None:
+    """Clipping in fewer bits moves the sum by more than the clip."""
+    if torch.get_float32_matmul_precision() != "highest":
+        raise InvalidArgument(
+            "float32_matmul_precision",
+            torch.get_float32_matmul_precision(),
+            "torch.set_float32_matmul_precision('highest'): clipped sums have singles at least",
+        )
 
 
 def wide(values: Tensor) -> Tensor:

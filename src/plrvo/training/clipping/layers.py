@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from opacus.layers.dp_rnn import RNNLinear
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -178,7 +179,7 @@ def rule_of(layer: nn.Module) -> Rule | None:
     """The rule for a layer that owns trainable parameters; None where there is none, or where an option defies it."""
     for kind, rule in _RULES.items():
         if isinstance(layer, kind) and not _overrides(layer, kind):
-            return None if _has_unusual_options(layer) else rule
+            return None if _has_unusual_options(layer) or _has_other_parameters(layer) else rule
     name = type(layer).__name__
     if name == "Conv1D" and hasattr(layer, "nf"):
         return _confirmed(layer, _transposed_linear)
@@ -195,7 +196,19 @@ def _overrides(layer: nn.Module, kind: type[nn.Module]) -> bool:
     )
 
 
+def has_rules_for(layer: nn.Module) -> bool:
+    """Whether layers of this kind have a rule, be it that this one's options defy it."""
+    return isinstance(layer, tuple(_RULES))
+
+
+def _has_other_parameters(layer: nn.Module) -> bool:
+    """Those that a weight is made from (`weight_norm`)."""
+    return any(p is not None and name not in ("weight", "bias") for name, p in layer._parameters.items())
+
+
 def _has_unusual_options(layer: nn.Module) -> bool:
+    if isinstance(layer, RNNLinear):
+        return True  # called once a time step: the pairs of all calls would be many
     if isinstance(layer, nn.Embedding):
         return layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):

@@ -4,28 +4,66 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from plrvo.training.clipping.contributions import Contribution, wide
-from plrvo.training.clipping.layers import Rule, rule_of
+from plrvo.training.clipping.contributions import Contribution, in_full_precision, wide
+from plrvo.training.clipping.layers import Contributions, Rule, rule_of
+from plrvo.training.probe import map_tensors, tensors_in
+from plrvo.training.state import Unchanged
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
+from plrvo.validate import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a layer was called with, where torch's generator was (if asked for), and which output is looked at."""
+
+    args: Any
+    kwargs: Any
+    generator: Tensor | None = None
+    output: int = 0
+
+    @property
+    def first(self) -> Tensor:
+        return cast("Tensor", self.args[0] if self.args else next(iter(self.kwargs.values())))
+
+
+Recorder = Callable[[nn.Module, Inputs, Tensor], Contributions]
 
 
 def unsupported_layers(module: nn.Module) -> list[str]:
     """The names of layers that own trainable parameters and have no rule; empty where book-keeping works."""
-    return [f"{name or 'module'} ({type(m).__name__})" for name, m in _owners(module) if rule_of(m) is None]
+    return [f"{name or 'module'} ({type(m).__name__})" for name, m, rule in _ruled(module) if rule is None]
 
 
-def _owners(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    return [
-        (name, m) for name, m in module.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))
-    ]
+def _ruled(module: nn.Module) -> list[tuple[str, nn.Module, Rule | None]]:
+    """Owners of trainable parameters, with their rules; not those of which all belong to a layer that has one."""
+    owners = [(name, m, rule_of(m)) for name, m in module.named_modules() if own_parameters(m)]
+    covered = {p for _, m, rule in owners if rule for p in own_parameters(m)}
+    return [(name, m, rule) for name, m, rule in owners if rule or not covered.issuperset(own_parameters(m))]
+
+
+def own_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Those that train, without those of its children."""
+    return [p for p in module.parameters(recurse=False) if p.requires_grad]
+
+
+def floating(output: Any) -> list[Tensor]:
+    """The tensors of an output that can have a gradient."""
+    return [t for t in tensors_in(output) if t.is_floating_point()]
+
+
+def by_rule(rule: Rule, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
+    """Halves are widened before anything is multiplied: clipping and sums have singles at least."""
+    return rule(layer, wide(inputs.first), wide(g))
 
 
 class Book:
@@ -36,7 +74,7 @@ class Book:
         self._contributions: dict[nn.Parameter, list[Contribution]] = defaultdict(list)
 
     def __reduce__(self) -> Any:
-        return Book, ()
+        return type(self), ()
 
     def add(self, parameter: nn.Parameter, contribution: Contribution) -> None:
         self._contributions[parameter].append(contribution)
@@ -70,17 +108,17 @@ class _Tap(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, handle: Tensor, x: Tensor, show: Any) -> Tensor:
+    def forward(ctx: Any, output: Tensor, handle: Tensor, show: Any, *inputs: Tensor) -> Tensor:
         ctx.show = show
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(*inputs)
         ctx.mark_dirty(output)
         return output
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None, None]:
-        (x,) = ctx.saved_tensors
-        ctx.show(x, gradient)
-        return gradient if ctx.needs_input_grad[0] else None, None, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs = ctx.saved_tensors  # once: a checkpoint computes them when they are asked for
+        ctx.show(inputs, gradient)
+        return gradient if ctx.needs_input_grad[0] else None, *[None] * (2 + len(inputs))
 
 
 class BookkeepingModule(AbstractGradSampleModule):
@@ -89,7 +127,7 @@ class BookkeepingModule(AbstractGradSampleModule):
     While a layer computes its output its parameters are detached, so that autograd computes no weight gradient. A
     parameter that is used in another way (not by calling its layer) would get an unclipped gradient: the backward
     pass is stopped with an error. All hooks are on the module itself, so that it does not matter whether the wrapper
-    or the module is called.
+    or the module is called. What is recorded is in the book alone, and in no copy of the module.
     """
 
     def __init__(
@@ -101,29 +139,47 @@ class BookkeepingModule(AbstractGradSampleModule):
         public_loss_weights: bool = False,
     ) -> None:
         super().__init__(m, batch_first=batch_first, loss_reduction=loss_reduction)
-        self.book = Book()
-        self._is_comparing = False
+        self.book = self._new_book()
+        self._dimension = 0 if batch_first else 1
+        self._is_comparing = self._is_redoing = False
         self._handle = torch.zeros((), requires_grad=True)
         self._hooks: list[Any] = []
-        self._attached: dict[nn.Module, dict[str, Any]] = {}
+        self._attached: dict[nn.Module, list[tuple[nn.Module, dict[str, Any]]]] = {}
+        self._replayed: set[nn.Module] = set()  # layers whose pass is computed once more
+        self._generators: dict[nn.Module, Tensor] = {}
+        self._looked_up_once: set[nn.Module] = set()  # embeddings of numbers that all examples share
         names = {p: name for name, p in m.named_parameters()}
         # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
-        rules = [(name, layer, rule_of(layer)) for name, layer in _owners(m)]
+        for name, layer, recorder in self._recorders(m):
+            self._watch(name or type(layer).__name__, layer, recorder)
+        root = unwrapped(m)
+        self._unchanged = Unchanged(root)
+        self._hooks += [
+            root.register_forward_pre_hook(self._begin_pass, prepend=True),
+            root.register_forward_hook(self._end_pass),
+        ]
         self.watch = Watch(
-            unwrapped(m),
+            root,
             reduction=loss_reduction,
             per_example=self._gradients,
+            dimension=self._dimension,
             public_weights=public_loss_weights,
             on_rows=self._open_book,
         )
-        for name, layer, rule in rules:
-            if rule is None:
-                raise NotImplementedError(f"{name} ({type(layer).__name__}) has no rule for book-keeping")
-            self._watch(name, layer, rule)
         self.watch.see_outputs()
         parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
         for p in parameters:
             self._hooks.append(p.register_post_accumulate_grad_hook(partial(_refuse, names[p])))
+
+    def _new_book(self) -> Book:
+        return Book()
+
+    def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
+        found = _ruled(m)
+        for name, layer, rule in found:
+            if rule is None:
+                raise InvalidArgument("module", f"{name} ({type(layer).__name__})", "a layer that has a rule")
+        return [(name, layer, partial(by_rule, rule)) for name, layer, rule in found if rule]
 
     def _open_book(self, rows: int) -> None:
         if not self.book.is_empty:
@@ -155,58 +211,115 @@ class BookkeepingModule(AbstractGradSampleModule):
             hook.remove()
         self._hooks.clear()
 
-    def _watch(self, name: str, layer: nn.Module, rule: Rule) -> None:
+    def _begin_pass(self, module: nn.Module, *_: Any) -> None:
+        if module.training and self._is_recording() and not self._is_comparing:
+            self._unchanged.begin()
+
+    def _end_pass(self, module: nn.Module, *_: Any) -> None:
+        if module.training and self._is_recording() and not self._is_comparing:
+            self._unchanged.end(was_tried=self.book.batch_size > 1)
+
+    def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
         self._hooks += [
-            layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True),
-            layer.register_forward_hook(partial(self._tap, name, rule), with_kwargs=True, always_call=True),
+            # First, so that hooks which make a weight from parameters make it from detached ones.
+            layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True, prepend=True),
+            layer.register_forward_hook(partial(self._tap, name, recorder), with_kwargs=True, always_call=True),
         ]
 
     def _detach_parameters(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
         if not self._is_recording():
             return None
-        self._attached[layer] = dict(layer._parameters)
-        for name, p in self._attached[layer].items():
-            if p is not None:
-                layer._parameters[name] = p.detach()
-        if isinstance(layer, nn.Embedding) and args and len(args[0]) == 1 < self.book.batch_size:
-            # Position numbers come once for all examples; each example needs its own gradient of them.
-            return (args[0].expand(self.book.batch_size, *args[0].shape[1:]), *args[1:]), kwargs
+        self._attached[layer] = [(m, dict(m._parameters)) for m in layer.modules()]
+        for m, attached in self._attached[layer]:
+            for name, p in attached.items():
+                if p is not None:
+                    m._parameters[name] = p.detach()
+        if layer in self._replayed:
+            self._generators[layer] = torch.get_rng_state()
+        if isinstance(layer, nn.Embedding) and args:
+            return (self._for_each_example(layer, args[0]), *args[1:]), kwargs
         return None
 
-    def _tap(self, name: str, rule: Rule, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        attached = self._attached.pop(layer, None)
-        if attached is None:
-            return None
-        layer._parameters.update(attached)
-        if not isinstance(output, Tensor):  # the layer failed; its own error is under way
-            return None
-        x = args[0] if args else next(iter(kwargs.values()))
+    def _for_each_example(self, layer: nn.Embedding, ids: Tensor) -> Tensor:
+        """Position numbers come once for all examples; each example needs its own gradient of them.
 
-        def show(x: Tensor, gradient: Tensor) -> None:
+        They come as (1, T), or as (T), which is known from one number an example by not following the number of rows:
+        a module is tried with two such numbers before it is trained.
+        """
+        rows = self.book.batch_size
+        if ids.ndim > self._dimension and ids.ndim > 1 and ids.shape[self._dimension] == 1 < rows:
+            return ids.expand(*(rows if d == self._dimension else n for d, n in enumerate(ids.shape)))
+        if ids.ndim == 1 and self._dimension == 0:
+            if len(ids) != rows:
+                self._looked_up_once.add(layer)
+            if layer in self._looked_up_once:
+                return ids.expand(rows, len(ids))
+        return ids
+
+    def _tap(self, name: str, recorder: Recorder, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        if layer not in self._attached:
+            return None
+        for m, attached in self._attached.pop(layer):
+            m._parameters.update(attached)
+        generator = self._generators.pop(layer, None)
+        if output is None:  # the layer failed; its own error is under way
+            return None
+        leaves, form = tree_flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        inputs = [leaves[i] for i in places]
+        for i in places:
+            leaves[i] = None  # autograd keeps them, as long as it needs them
+
+        @in_full_precision
+        def show(output: int, kept: tuple[Tensor, ...], gradient: Tensor) -> None:
             if self.book.batch_size == 0:
                 return  # no examples, no contributions, whatever the module works on in their place
             if not (self.watch.in_backward or self._is_comparing):
                 return  # a gradient for something else than the step, such as that of an input
-            if len(gradient) != self.book.batch_size:
-                raise RuntimeError(
-                    f"{name}: {len(gradient)} rows in a batch of {self.book.batch_size} examples; "
-                    "book-keeping needs the example as the first dimension of every layer"
-                )
-            # Halves are widened before anything is multiplied: clipping and sums have singles at least.
-            for parameter, contribution in rule(layer, wide(x.detach()), wide(gradient)):
-                self.book.add(parameter, contribution)
+            found = dict(zip(places, kept, strict=True))
+            given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
+            called, named = tree_unflatten(given, form)
+            self._record(name, layer, recorder, Inputs(called, named, generator, output), gradient)
 
         tap: Any = _Tap.apply
-        return tap(output, self._handle, x, show)
+        outputs = floating(output)
+        tapped = {}
+        for i, t in enumerate(outputs):
+            # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other.
+            own = t.clone() if len(outputs) > 1 or (t.is_leaf and t.requires_grad) else t
+            tapped[id(t)] = tap(own, self._handle, partial(show, i), *inputs)
+        return map_tensors(output, lambda t: tapped.get(id(t), t))
+
+    def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
+        rows = self._rows_of(layer, g)
+        if rows != self.book.batch_size:
+            raise InvalidArgument(
+                "module",
+                f"{name} ({type(layer).__name__})",
+                f"the example as the {'second' if self._dimension else 'first'} dimension of every layer; it has "
+                f"{rows} rows in a batch of {self.book.batch_size} examples",
+            )
+        self._is_redoing, trying, self.watch.is_trying = True, self.watch.is_trying, True
+        try:
+            for parameter, contribution in recorder(layer, inputs, g):
+                self.book.add(parameter, contribution)
+        finally:
+            self._is_redoing, self.watch.is_trying = False, trying
+
+    def _rows_of(self, layer: nn.Module, g: Tensor) -> int:
+        return g.shape[self._dimension] if g.ndim > self._dimension else 0
 
     def _is_recording(self) -> bool:
         """Not while the module is tried out, except for the pass that is compared."""
-        return torch.is_grad_enabled() and self.training and (self._is_comparing or not self.watch.is_trying)
+        trying = self._is_redoing or (self.watch.is_trying and not self._is_comparing)
+        return torch.is_grad_enabled() and self.training and not trying
 
 
 def _refuse(name: str, parameter: Tensor) -> None:
     parameter.grad = None
-    raise RuntimeError(
-        f"{name} got a gradient that is not clipped: it is used without calling its layer "
-        "(grad_sample_mode='hooks' may do), or the model is not in training mode (call train())"
+    raise InvalidArgument(
+        "module",
+        name,
+        "parameters that are used by calling their layer, in training mode; it got a gradient that is not clipped "
+        "(call train() before the pass; freeze it, or use it in its own layer's forward)",
     )

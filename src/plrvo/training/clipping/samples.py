@@ -1,70 +1,142 @@
-"""Opacus's per-example gradients, under the same watch as book-keeping: the fallback for layers without a rule."""
+"""Per-example gradients in full: for layers without a rule, and for clipping that needs the gradients themselves.
+
+A layer that has a rule for book-keeping is asked for its gradients by it. Others have a function of Opacus's, or are
+computed once more with `torch.func`, example by example at once, from torch's generator as it was, so that dropout
+falls as it fell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+import torch
 from opacus.grad_sample import GradSampleModule
+from opacus.layers.dp_rnn import RNNLinear
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+from torch.nn.utils.parametrize import is_parametrized
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from plrvo.training.unwrap import unwrapped
-from plrvo.training.watch import Watch
+from plrvo.training.clipping.contributions import Contribution, PerExample, wide
+from plrvo.training.clipping.layers import Contributions, has_rules_for, rule_of
+from plrvo.training.clipping.module import Book, BookkeepingModule, Inputs, Recorder, by_rule, floating, own_parameters
+from plrvo.validate import InvalidArgument
 
 
-class SamplesModule(GradSampleModule):
-    """Wraps a module; every parameter gets its per-example gradients in `grad_sample`, and no other gradient.
+class Samples(Book):
+    """A book that adds up the gradients of a parameter's uses, as a recurrent layer has one in every time step."""
 
-    Autograd's own gradient is the batch's, without clip and noise. It is let go at once, so that no optimizer but the
-    engine's finds anything to step with.
-    """
+    def add(self, parameter: nn.Parameter, contribution: Contribution) -> None:
+        gradients = contribution.per_example()
+        for held in self._contributions[parameter]:
+            gradients = gradients + held.per_example()
+        self._contributions[parameter] = [PerExample(gradients)]
 
-    def __init__(
-        self,
-        m: nn.Module,
-        *,
-        batch_first: bool = True,
-        loss_reduction: str = "mean",
-        public_loss_weights: bool = False,
-    ) -> None:
-        super().__init__(m, batch_first=batch_first, loss_reduction=loss_reduction)
-        self.watch = Watch(
-            unwrapped(m),
-            reduction=loss_reduction,
-            per_example=self._gradients,
-            dimension=0 if batch_first else 1,
-            public_weights=public_loss_weights,
-            on_try=self._pause,
-        )
-        self.watch.see_outputs()
-        self.forbid_grad_accumulation()
-        parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
-        self._dropping = [p.register_post_accumulate_grad_hook(_drop) for p in parameters]
 
-    def remove_hooks(self) -> None:
-        self.watch.remove()
-        while self._dropping:
-            self._dropping.pop().remove()
-        super().remove_hooks()
+class SamplesModule(BookkeepingModule):
+    """Wraps a module; the book holds the per-example gradients of every parameter."""
 
-    def _pause(self, trying: bool) -> None:
-        if trying:
-            self.disable_hooks()
+    def _new_book(self) -> Book:
+        return Samples()
+
+    def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
+        covered = {p for layer in m.modules() if _is_known(layer) for p in own_parameters(layer)}
+        return list(self._within("", m, covered))
+
+    def _within(self, name: str, m: nn.Module, covered: set[nn.Parameter]) -> Iterator[tuple[str, nn.Module, Recorder]]:
+        if is_parametrized(m) and any(p.requires_grad for p in m.parameters()):
+            self._replayed.add(m)
+            yield name, m, partial(_again, self._dimension)
+        elif _is_known(m) and own_parameters(m):
+            yield name, m, self._known(m)
+        elif not covered.issuperset(own_parameters(m)):
+            if isinstance(m, nn.EmbeddingBag):
+                raise InvalidArgument(
+                    "module", f"{name} (EmbeddingBag)", "nn.Embedding, and a mean or a sum over its positions"
+                )
+            self._replayed.add(m)
+            yield name, m, partial(_again, self._dimension)
         else:
-            self.enable_hooks()
+            for child_name, child in m.named_children():
+                yield from self._within(f"{name}.{child_name}".lstrip("."), child, covered)
 
-    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
-        parameters: list[Any] = [p for p in self._module.parameters() if p.requires_grad]
-        self.enable_hooks()
-        try:
-            loss: Any = score() / rows if self.loss_reduction == "mean" else score()
-            loss.backward()
-            return {p: p.grad_sample for p in parameters if p.grad_sample is not None}
-        finally:
-            self.disable_hooks()
-            for p in parameters:
-                p.grad_sample = None
+    def _known(self, layer: nn.Module) -> Recorder:
+        rule = rule_of(layer)
+        recorder = partial(by_rule, rule) if rule else _by_opacus
+        is_recurrent = isinstance(layer, RNNLinear)
+        return recorder if self._dimension == 0 or is_recurrent else partial(_examples_first, recorder)
+
+    def _rows_of(self, layer: nn.Module, g: Tensor) -> int:
+        # The steps of a packed sequence have fewer rows, the first ones.
+        return max(len(g), self.book.batch_size) if isinstance(layer, RNNLinear) else super()._rows_of(layer, g)
+
+    def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
+        missing = self.book.batch_size - len(g)
+        if isinstance(layer, RNNLinear) and missing > 0:
+            inputs = Inputs((_with_rows(inputs.first, missing),), {})
+            g = _with_rows(g, missing)
+        super()._record(name, layer, recorder, inputs, g)
 
 
-def _drop(parameter: Tensor) -> None:
-    parameter.grad = None
+def _is_known(layer: nn.Module) -> bool:
+    if is_parametrized(layer):
+        return False
+    return rule_of(layer) is not None or (
+        type(layer) in GradSampleModule.GRAD_SAMPLERS
+        and not isinstance(layer, nn.EmbeddingBag)
+        and (isinstance(layer, RNNLinear) or not has_rules_for(layer))
+    )
+
+
+def _by_opacus(layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
+    """By the function that Opacus, or the user, has registered for the layer's type."""
+    found = GradSampleModule.GRAD_SAMPLERS[type(layer)](layer, [wide(inputs.first)], wide(g))
+    for parameter, gradients in found.items():
+        yield parameter, PerExample(gradients)
+
+
+def _examples_first(recorder: Recorder, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
+    return recorder(layer, Inputs((inputs.first.movedim(1, 0),), {}), g.movedim(1, 0))
+
+
+def _with_rows(values: Tensor, missing: int) -> Tensor:
+    return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
+
+
+def _again(dimension: int, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
+    """The layer's pass once more for each example: d <output, g> / d parameters."""
+    parameters = {name: p for name, p in layer.named_parameters() if p.requires_grad}
+    leaves, form = tree_flatten((inputs.args, inputs.kwargs))
+    rows = g.shape[dimension]
+    where: list[Any] = [
+        dimension if isinstance(t, Tensor) and t.ndim > dimension and t.shape[dimension] == rows else None
+        for t in leaves
+    ]
+
+    def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
+        called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]
+        args, kwargs = tree_unflatten(called, form)
+        output = floating(functional_call(layer, values, args, kwargs))[inputs.output]
+        return (output * gradient.unsqueeze(dimension)).sum()
+
+    values = {name: p.detach() for name, p in parameters.items()}
+    widened = [wide(t) if isinstance(t, Tensor) else t for t in leaves]
+    # In the order of the pass: the examples of a batch draw one after the other.
+    by_example = vmap(grad(score), in_dims=(None, dimension, *where), randomness="different")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            if inputs.generator is not None:
+                torch.set_rng_state(inputs.generator)
+            found = by_example(values, wide(g), *widened)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
+        raise InvalidArgument(
+            "module",
+            type(layer).__name__,
+            f"a layer that torch.func can differentiate by example; freeze it, or register a function for it with "
+            f"opacus.grad_sample.register_grad_sampler ({' '.join(str(error).split())[:200]})",
+        ) from None
+    for name, gradients in found.items():
+        yield parameters[name], PerExample(gradients)

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from plrvo.accounting.correlated import Correlation
 from plrvo.records.visits import ScheduleViolated
@@ -64,16 +63,13 @@ class CorrelatedMixin(_Base):
         if os.getpid() != self._process:
             raise RuntimeError("a forked process holds its parent's key of correlated noise: make one in each process")
         parameters: list[Any] = self.params
-        for p in parameters:
-            _check_processed_flag(p.summed_grad)
-        x = torch.cat([p.summed_grad.detach().reshape(-1).to(parameters[0].dtype) for p in parameters])
+        x = torch.cat([total.reshape(-1).to(parameters[0].dtype) for total in self.sums])
         if self._on_rows is None:
             released = x + self.noise_stream.next_noise()
         else:
             released = torch.clone(self.noise_stream.release(x, self._on_rows))
         for p, part in zip(parameters, released.split([p.numel() for p in parameters]), strict=True):
             p.grad = part.view_as(p).to(p)
-            _mark_as_processed(p.summed_grad)
 
 
 @cache

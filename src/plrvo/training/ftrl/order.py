@@ -28,12 +28,13 @@ class OrderedBatches(VisitedOrder, Sampler[list[int]]):
         self.lengths, self.draws = lengths, draws or Draws()
 
     def __len__(self) -> int:
-        return self.remaining
+        return self.remaining + self.draws.waiting
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.draws.restart()
+        return self.draws.through(self._new())
+
+    def _new(self) -> Iterator[list[int]]:
         for batch in self.admitted():
-            self.draws.drawn(len(batch))
             yield self._by_length([int(i) for i in batch])
 
     def _by_length(self, batch: list[int]) -> list[int]:

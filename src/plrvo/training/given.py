@@ -1,0 +1,73 @@
+"""What `make_private` is given, and cannot make private: refused in one line, before anything is wrapped."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+
+from plrvo.training.clipping.contributions import check_matmul_precision
+from plrvo.validate import InvalidArgument
+
+
+def check_module(module: nn.Module) -> None:
+    """One module that computes outputs by its own layers, in enough bits."""
+    for name, m in module.named_modules():
+        if hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None:
+            raise InvalidArgument(
+                "module",
+                f"{name or type(module).__name__} (compiled)",
+                "the module without torch.compile, which leaves out the hooks that see gradients by example",
+            )
+    if "forward" not in vars(module) and type(module).forward is nn.Module.forward:
+        raise InvalidArgument(
+            "module", type(module).__name__, "a module with a forward of its own, which is called with the whole batch"
+        )
+    _check_precision(module)
+
+
+def _check_precision(module: nn.Module) -> None:
+    """Clipping in fewer bits moves the sum by more than the clip."""
+    for name, p in module.named_parameters():
+        if p.requires_grad and p.dtype not in (torch.float32, torch.float64):
+            raise InvalidArgument(
+                "module",
+                f"{name} in {str(p.dtype).removeprefix('torch.')}",
+                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
+            )
+    check_matmul_precision()
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module) -> None:
+    """One that steps once for each gradient, and has the parameters that train, and no others."""
+    kind = type(optimizer).__name__
+    if "closure" in _required(optimizer.step):
+        raise InvalidArgument("optimizer", kind, "one that steps without a closure: a step takes one noisy gradient")
+    known = set(module.parameters())
+    owned = [p for group in optimizer.param_groups for p in group["params"]]
+    if any(p not in known for p in owned):
+        raise InvalidArgument("optimizer", kind, "one whose parameters all belong to the module")
+    if {p for p in known if p.requires_grad} - set(owned):
+        raise InvalidArgument("optimizer", kind, "one that owns every trainable parameter of the module")
+
+
+def _required(function: Any) -> set[str]:
+    return {n for n, p in inspect.signature(function).parameters.items() if p.default is inspect.Parameter.empty}
+
+
+def check_whole(loader: DataLoader[Any]) -> None:
+    """A loader of all its data set: batches are drawn anew, and what its own sampler leaves out would be in them."""
+    batches = loader.batch_sampler
+    own: Any = loader.sampler if batches is None else batches
+    if type(batches) is BatchSampler:
+        own = batches.sampler
+    if isinstance(own, (SequentialSampler, RandomSampler)) and len(own) == len(loader.dataset):  # type: ignore[arg-type]
+        return
+    raise InvalidArgument(
+        "data_loader",
+        type(own).__name__,
+        "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
+    )

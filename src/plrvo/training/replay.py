@@ -1,0 +1,274 @@
+"""A loss is computed once more with other examples: what one example is told must stay the same.
+
+If the loss is a sum over examples, then the gradient at one example's outputs is a function of that example alone. From
+the module's outputs to the backward pass, every operation is written down (`Recording`). It is then carried out again,
+from the same outputs and targets, and from others in which all rows but one are copies of one row. If the gradient at
+the row that stayed changes, the loss has looked at the others: at their outputs (contrastive and ranking losses, hard
+examples, a statistic of the batch, detached or not) or at their targets (weights of the classes in the batch, tokens
+that are not padding).
+
+What Python decided in between (an `if`, a number that was taken out by `.item()`) stays as it was, and what was
+computed before the module was called is not seen.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _python_dispatch
+from torch.utils._pytree import tree_flatten, tree_map
+
+_MOST = 20_000  # operations: losses are small
+_TRIALS = 4  # rows that are tried
+_LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
+_FEW = 16  # rows: constants of more numbers are not of just this size by chance
+_CLOSE = 1e-4  # relative: the same operations on other rows, so that kernels may round otherwise
+
+
+class CannotReplay(RuntimeError):
+    """The operations do not give the same loss again: nothing can be said."""
+
+
+@dataclass(frozen=True)
+class _Operation:
+    function: Any
+    args: Any
+    kwargs: Any
+    results: list[Tensor]
+    with_gradient: bool
+    generator: torch.Generator | None  # that it draws from, and the state of that before
+    state: Tensor | None
+
+    @staticmethod
+    def carried_out(function: Any, args: Any, kwargs: Any) -> tuple[_Operation, Any]:
+        """With the result that it had."""
+        generator = state = None
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            own = [g for g in (*args, *kwargs.values()) if isinstance(g, torch.Generator)]
+            generator = own[0] if own else torch.default_generator
+            state = generator.get_state()
+        result = function(*args, **kwargs)
+        made = _Operation(function, args, kwargs, _tensors(result), torch.is_grad_enabled(), generator, state)
+        return made, result
+
+
+_Mode: Any = _python_dispatch.TorchDispatchMode  # which has no types
+
+
+class Recording(_Mode):
+    """The operations between a forward pass and its backward pass, but for those inside of the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[_Operation] = []
+        self._is_running = False
+
+    def resume(self) -> None:
+        if not self._is_running and len(self.operations) < _MOST:
+            self._is_running = True
+            self.__enter__()
+
+    def pause(self) -> None:
+        if self._is_running:
+            self._is_running = False
+            self.__exit__(None, None, None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if len(self.operations) >= _MOST:
+            return func(*args, **(kwargs or {}))
+        operation, result = _Operation.carried_out(func, args, kwargs or {})
+        self.operations.append(operation)
+        return result
+
+
+@dataclass
+class Replay:
+    """What is known of the losses of one run, from trial to trial."""
+
+    dimension: int = 0
+
+    def __post_init__(self) -> None:
+        self._before: list[weakref.ref[Tensor]] = []  # what came up in the pass before
+
+    def looks_at_others(self, recording: Recording, loss: Tensor, outputs: Sequence[Tensor], rows: int) -> bool | None:
+        """Whether the gradient at one example's outputs changes with other examples; None if it is not certain yet.
+
+        A tensor that is no output may have the size of a small batch by chance (weights of so many classes). Whether
+        it is a constant shows in the next pass.
+        """
+        steps, leaves = _needed(recording.operations, loss, outputs)
+        constants = {id(t) for reference in self._before if (t := reference()) is not None}
+        first = not self._before
+        self._before = [weakref.ref(t) for t in leaves]
+        targets = [t for t in leaves if id(t) not in constants and _places(t, rows, self.dimension) is not None]
+        learned = [o for o in outputs if o.requires_grad]
+        true: list[Any] = list(torch.autograd.grad(loss, learned, retain_graph=True, allow_unused=True))
+        trial = _Trial(steps, loss, learned, rows, self.dimension)
+        same = trial.gradients(None, None)
+        if not all(_close(a, b) for a, b in zip(same, true, strict=True)):
+            raise CannotReplay("its operations give another gradient when they are carried out again")
+        trials = _TRIALS if sum(o.numel() for o in learned) < _LARGE else 1
+        certain = True
+        for _ in range(trials):
+            row, other = _two_rows(rows)
+            for source in (row, other):
+                if trial.differs(same, row, source, targets):
+                    # Whole numbers by example are labels; floating-point ones may be constants.
+                    if trial.differs(same, row, source, [t for t in targets if not t.is_floating_point()]):
+                        return True
+                    certain = False
+        if certain:
+            return False
+        return None if first and rows <= _FEW else True
+
+
+class _Trial:
+    def __init__(
+        self,
+        steps: list[_Operation],
+        loss: Tensor,
+        outputs: list[Tensor],
+        rows: int,
+        dimension: int,
+    ) -> None:
+        self._steps, self._loss, self._outputs = steps, loss, outputs
+        self._rows, self._dimension = rows, dimension
+
+    def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Tensor]) -> bool:
+        """Whether the gradient at `row` is another one where all others are copies of `source`."""
+        found = self.gradients(row, source, targets)
+        return any(not _close(self._row(a, row), self._row(b, row), whole=a) for a, b in zip(same, found, strict=True))
+
+    def gradients(self, row: int | None, source: int | None, targets: Sequence[Tensor] = ()) -> list[Any]:
+        """At the outputs, with copies of the row `source` in the place of all rows but `row`."""
+        made = {id(o): self._changed(o.detach(), row, source).requires_grad_() for o in self._outputs}
+        leaves = [made[id(o)] for o in self._outputs]
+        made |= {id(t): self._changed(t.detach(), row, source) for t in targets if id(t) not in made}
+        with torch.enable_grad(), _generators_kept(self._steps):
+            for step in self._steps:
+                _carry_out(step, made)
+            loss = made.get(id(self._loss))
+            if loss is None or not loss.requires_grad:
+                raise CannotReplay("its operations do not lead to it")
+            return list(torch.autograd.grad(loss, leaves, allow_unused=True))
+
+    def _changed(self, values: Tensor, row: int | None, source: int | None) -> Tensor:
+        places = _places(values, self._rows, self._dimension)
+        if row is None or source is None or places is None:
+            return values.clone()
+        dimension, blocks = places
+        shaped = values.reshape(self._rows, blocks, *values.shape[1:]) if blocks > 1 else values
+        index = torch.full((self._rows,), source, device=values.device)
+        index[row] = row
+        return shaped.index_select(dimension, index).reshape(values.shape)
+
+    def _row(self, gradient: Tensor | None, row: int) -> Tensor | None:
+        if gradient is None:
+            return None
+        return gradient.select(self._dimension if gradient.ndim > self._dimension else 0, row)
+
+
+def _carry_out(step: _Operation, made: dict[int, Tensor]) -> None:
+    def mapped(value: Any) -> Any:
+        return made.get(id(value), value) if isinstance(value, Tensor) else value
+
+    if step.generator is not None and step.state is not None:
+        step.generator.set_state(step.state)
+    with torch.set_grad_enabled(step.with_gradient):
+        try:
+            result = step.function(*tree_map(mapped, step.args), **tree_map(mapped, step.kwargs))
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise CannotReplay(str(error)) from None
+    for before, after in zip(step.results, _tensors(result), strict=False):
+        made[id(before)] = after
+
+
+def _needed(
+    operations: Sequence[_Operation], loss: Tensor, outputs: Sequence[Tensor]
+) -> tuple[list[_Operation], list[Tensor]]:
+    """The operations that lead to the loss, and the tensors that they start from beside the outputs.
+
+    Told by memory rather than by name, since a tensor may be written to through another.
+    """
+    wanted, steps = {_memory(loss)}, []
+    for operation in reversed(operations):
+        if any(_memory(t) in wanted for t in (*operation.results, *_written(operation))):
+            steps.append(operation)
+            wanted |= {_memory(t) for t in _tensors((operation.args, operation.kwargs))}
+    steps.reverse()
+    known = {id(o) for o in outputs}
+    leaves: dict[int, Tensor] = {}
+    counted: set[int] = set()  # how long parts are that follow one another: nobody's rows
+    for step in steps:
+        if any(id(t) not in known for t in _written(step)):
+            raise CannotReplay("it writes into a tensor that was there before")
+        if "ctc_loss" in str(step.function):
+            counted |= {id(t) for t in _tensors(step.args[1:])}
+        leaves |= {id(t): t for t in _tensors((step.args, step.kwargs)) if id(t) not in known}
+        known |= {id(t) for t in step.results}
+    return steps, [t for t in leaves.values() if id(t) not in counted]
+
+
+def _written(operation: _Operation) -> list[Tensor]:
+    """The tensors that an operation changes in place."""
+    schema = operation.function._schema
+    if not schema.is_mutable:
+        return []
+    values = [*operation.args, *([None] * len(schema.arguments))][: len(schema.arguments)]
+    changed = []
+    for argument, value in zip(schema.arguments, values, strict=True):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            changed += _tensors(operation.kwargs.get(argument.name, value))
+    return changed
+
+
+def _places(values: Tensor, rows: int, dimension: int) -> tuple[int, int] | None:
+    """In which dimension a tensor has a row for each example, and how many numbers of each follow one another there."""
+    if values.ndim > dimension and values.shape[dimension] == rows:
+        return dimension, 1
+    if values.ndim and values.shape[0] == rows:
+        return 0, 1
+    flat = dimension == 0 and values.ndim == 1 and not values.is_floating_point()
+    return (0, len(values) // rows) if flat and len(values) and len(values) % rows == 0 else None
+
+
+def _two_rows(rows: int) -> tuple[int, int]:
+    one = secrets.randbelow(rows)
+    return one, (one + 1 + secrets.randbelow(rows - 1)) % rows
+
+
+def _close(one: Tensor | None, other: Tensor | None, whole: Tensor | None = None) -> bool:
+    if one is None or other is None:
+        return all(t is None or not bool(t.nan_to_num().any()) for t in (one, other))
+    a, b = one.detach().double(), other.detach().double()
+    size = float((a if whole is None else whole.detach().double()).abs().nan_to_num().max()) if a.numel() else 0.0
+    return torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE * 1e-2 * size, equal_nan=True)
+
+
+@contextmanager
+def _generators_kept(steps: Sequence[_Operation]) -> Iterator[None]:
+    """Whatever is drawn inside, generators are as they were afterwards."""
+    kept = {step.generator: step.generator.get_state() for step in steps if step.generator is not None}
+    try:
+        yield
+    finally:
+        for generator, state in kept.items():
+            generator.set_state(state)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [t for t in tree_flatten(value)[0] if isinstance(t, Tensor)]
+
+
+def _memory(t: Tensor) -> int:
+    try:
+        return t.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):  # of a kind without memory of its own
+        return id(t)
