@@ -107,10 +107,11 @@ class Replay:
         constants = {id(t) for reference in self._before if (t := reference()) is not None}
         first = not self._before
         self._before = [weakref.ref(t) for t in leaves]
-        targets = [t for t in leaves if id(t) not in constants and _places(t, rows, self.dimension) is not None]
+        form = _Form(rows, self.dimension, outputs)
+        targets = [t for t in leaves if id(t) not in constants and form.places(t) is not None]
         learned = [o for o in outputs if o.requires_grad]
         true: list[Any] = list(torch.autograd.grad(loss, learned, retain_graph=True, allow_unused=True))
-        trial = _Trial(steps, loss, learned, rows, self.dimension)
+        trial = _Trial(steps, loss, learned, form)
         same = trial.gradients(None, None)
         if not all(_close(a, b) for a, b in zip(same, true, strict=True)):
             raise CannotReplay("its operations give another gradient when they are carried out again")
@@ -135,11 +136,9 @@ class _Trial:
         steps: list[_Operation],
         loss: Tensor,
         outputs: list[Tensor],
-        rows: int,
-        dimension: int,
+        form: _Form,
     ) -> None:
-        self._steps, self._loss, self._outputs = steps, loss, outputs
-        self._rows, self._dimension = rows, dimension
+        self._steps, self._loss, self._outputs, self._form = steps, loss, outputs, form
 
     def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Tensor]) -> bool:
         """Whether the gradient at `row` is another one where all others are copies of `source`."""
@@ -160,19 +159,19 @@ class _Trial:
             return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
     def _changed(self, values: Tensor, row: int | None, source: int | None) -> Tensor:
-        places = _places(values, self._rows, self._dimension)
+        places, rows = self._form.places(values), self._form.rows
         if row is None or source is None or places is None:
             return values.clone()
         dimension, blocks = places
-        shaped = values.reshape(self._rows, blocks, *values.shape[1:]) if blocks > 1 else values
-        index = torch.full((self._rows,), source, device=values.device)
+        shaped = values.reshape(rows, blocks, *values.shape[1:]) if blocks > 1 else values
+        index = torch.full((rows,), source, device=values.device)
         index[row] = row
         return shaped.index_select(dimension, index).reshape(values.shape)
 
     def _row(self, gradient: Tensor | None, row: int) -> Tensor | None:
         if gradient is None:
             return None
-        return gradient.select(self._dimension if gradient.ndim > self._dimension else 0, row)
+        return gradient.select(self._form.dimension if gradient.ndim > self._form.dimension else 0, row)
 
 
 def _carry_out(step: _Operation, made: dict[int, Tensor]) -> None:
@@ -229,14 +228,25 @@ def _written(operation: _Operation) -> list[Tensor]:
     return changed
 
 
-def _places(values: Tensor, rows: int, dimension: int) -> tuple[int, int] | None:
-    """In which dimension a tensor has a row for each example, and how many numbers of each follow one another there."""
-    if values.ndim > dimension and values.shape[dimension] == rows:
-        return dimension, 1
-    if values.ndim and values.shape[0] == rows:
-        return 0, 1
-    flat = dimension == 0 and values.ndim == 1 and not values.is_floating_point()
-    return (0, len(values) // rows) if flat and len(values) and len(values) % rows == 0 else None
+class _Form:
+    """In which tensors, and where, the examples of a batch have rows."""
+
+    def __init__(self, rows: int, dimension: int, outputs: Sequence[Tensor]) -> None:
+        self.rows, self.dimension = rows, dimension
+        inner = [(o.shape[1], o.shape[-1], o.numel() // rows) for o in outputs if o.ndim > 2]
+        self._positions = {n for first, last, all_ in inner for n in (first, all_ // last, all_ // first)} - {1}
+
+    def places(self, values: Tensor) -> tuple[int, int] | None:
+        """The dimension, and how many numbers of each example follow one another there."""
+        if values.ndim > self.dimension and values.shape[self.dimension] == self.rows:
+            return self.dimension, 1
+        if values.ndim and values.shape[0] == self.rows:
+            return 0, 1
+        # Labels of all positions in one row, as many as the outputs have: other sizes are not the batch's.
+        if self.dimension == 0 and values.ndim == 1 and not values.is_floating_point() and len(values):
+            blocks, rest = divmod(len(values), self.rows)
+            return (0, blocks) if rest == 0 and blocks in self._positions else None
+        return None
 
 
 def _two_rows(rows: int) -> tuple[int, int]:

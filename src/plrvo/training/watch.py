@@ -192,7 +192,8 @@ class Watch:
         self._go_on_recording()
 
     def _go_on_recording(self) -> None:
-        if self._recording is not None and self._outputs and not self.is_trying:
+        # Not inside of a backward pass, from which checkpointed layers start passes of their own.
+        if self._recording is not None and self._outputs and not self.is_trying and not self.in_backward:
             self._recording.resume()  # another loss of the same outputs may follow
 
     def _check_numbers(self, loss: Tensor) -> None:
