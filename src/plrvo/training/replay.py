@@ -14,6 +14,7 @@ computed before the module was called is not seen.
 from __future__ import annotations
 
 import secrets
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from torch import Tensor
 from torch.utils import _python_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
-_MOST = 20_000  # operations: losses are small
+_MOST, _MOST_BYTES = 20_000, 1 << 30  # operations, and what they gave: losses are small
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
@@ -68,23 +69,31 @@ class Recording(_Mode):
     def __init__(self) -> None:
         super().__init__()
         self.operations: list[_Operation] = []
-        self._is_running = False
+        self._is_running = self._is_full = False
+        self._bytes = 0
+        self._thread = (
+            threading.get_ident()
+        )  # modes are those of a thread, and passes back may have threads of their own
 
     def resume(self) -> None:
-        if not self._is_running and len(self.operations) < _MOST:
+        if not self._is_running and not self._is_full and self._thread == threading.get_ident():
             self._is_running = True
             self.__enter__()
 
     def pause(self) -> None:
-        if self._is_running:
+        if self._is_running and self._thread == threading.get_ident():
             self._is_running = False
             self.__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if len(self.operations) >= _MOST:
+        if self._is_full:
             return func(*args, **(kwargs or {}))
         operation, result = _Operation.carried_out(func, args, kwargs or {})
         self.operations.append(operation)
+        self._bytes += sum(t.nbytes for t in operation.results)
+        if len(self.operations) >= _MOST or self._bytes > _MOST_BYTES:  # no loss: nothing of it is kept
+            self._is_full = True
+            self.operations.clear()
         return result
 
 
