@@ -24,6 +24,7 @@ from plrvo.noise import (
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
+    from plrvo.audit.receipt import verify
     from plrvo.training import PrivacyEngine
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __all__ = [
     "GammaSeed",
     "Gaussian",
     "GeneralisedGaussian",
+    "InvalidArgument",
     "Laplace",
     "Ledger",
     "Noise",
@@ -54,13 +56,22 @@ __all__ = [
     "design",
     "epsilon",
     "noise_from_dict",
+    "verify",
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
-    """The engine, imported when it is first asked for: it brings torch with it."""
+    """What takes long to import, when it is first asked for: the engine brings torch with it."""
     if name == "PrivacyEngine":
         from plrvo.training import PrivacyEngine
 
         return PrivacyEngine
+    if name == "verify":
+        from plrvo.audit.receipt import verify
+
+        return verify
     raise AttributeError(f"module 'plrvo' has no attribute {name!r}")

@@ -6,6 +6,7 @@ import math
 from typing import TypeVar
 
 from plrvo import validate
+from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import Correlation, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
@@ -37,7 +38,7 @@ def calibrate(
     def ledger(wider: Noise) -> AnyLedger:
         return ledger_of(wider, work, correlation, work.steps)
 
-    def fitted(log_width: float) -> Noise:
+    def fitted(log_width: float) -> SomeNoise:
         found = noise.scaled(math.exp(log_width))
         ledger(found).checked(delta)  # once, at the end: the search itself is not compared with attacks
         return found

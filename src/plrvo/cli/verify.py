@@ -90,5 +90,5 @@ def _notes(found: Examined) -> list[str]:
     if found.unsafe:
         notes.append(_UNSAFE)
     if not found.metrics_covered:
-        notes.append(_FIRST if found.content.get("revision", 1) == 1 else _NO_METRICS)
+        notes.append(_FIRST if found.get("revision", 1) == 1 else _NO_METRICS)
     return notes
