@@ -17,7 +17,6 @@ from plrvo.cli import options, show
 from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import WORK
 from plrvo.noise import Noise, Specification
-from plrvo.validate import InvalidArgument
 
 
 class DataKind(StrEnum):
@@ -115,10 +114,8 @@ def clipbkd(
     """
     if plot is not None:
         check_plot(plot)
-    try:
-        from plrvo.audit import clipbkd as attack
-    except ImportError:
-        raise InvalidArgument("data", data.value, "torch and joblib: pip install plrvo[train]") from None
+    from plrvo.audit import clipbkd as attack
+
     amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "delta": delta, "epsilon": epsilon}
     run = common.read_receipt(receipt, claim, **noise.given, **amounts)
     if run is not None:

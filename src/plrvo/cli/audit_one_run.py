@@ -50,11 +50,9 @@ def one_run(
     run = common.read_receipt(receipt, claim, name=task, **wishes)
     if run is None and task is None:
         raise InvalidArgument("name", None, "a task of `plrvo train`, or --receipt")
-    try:
-        from plrvo.tasks.audited import CanaryObserver
-        from plrvo.training.loop import Interrupted
-    except ImportError:
-        raise InvalidArgument("name", task, "torch and opacus: pip install plrvo[train]") from None
+    from plrvo.tasks.audited import CanaryObserver
+    from plrvo.training.loop import Interrupted
+
     if run is None:
         described.check(fitted=asked["epsilon"] is not None)
         wishes["task"] = task

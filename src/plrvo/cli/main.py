@@ -42,6 +42,18 @@ app.command()(report)
 app.command()(verify)
 
 
+# What a command may need beyond the light part.
+_EXTRAS = {
+    "train": ("torch", "opacus", "safetensors"),
+    "text": ("transformers", "peft", "sacrebleu", "nltk", "defusedxml"),
+    "report": ("matplotlib", "jinja2"),
+    "design": ("sklearn",),
+    "vision": ("PIL",),
+    "secure": ("mpmath",),
+    "cluster": ("joblib", "distributed"),
+}
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"plrvo {plrvo.__version__}")
@@ -66,6 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"{option_name(error.argument, command)} {_shown(error.value)}: expected {expected}")
     except _UsageError as error:
         return 2 if type(error).__name__ == "NoArgsIsHelpError" else _refuse(_usage_message(error))
+    except ModuleNotFoundError as error:
+        needed = str(error.name).partition(".")[0]
+        command = _command(sys.argv[1:] if arguments is None else arguments)
+        extra = next((extra for extra, names in _EXTRAS.items() if needed in names), None)
+        if extra is None:
+            raise
+        return _refuse(f"{command}: expected {needed}, which is not installed: pip install 'plrvo[{extra}]'")
     except OSError as error:
         return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
     except (ArithmeticError, RecursionError, MemoryError) as error:
