@@ -22,12 +22,11 @@ from plrvo.noise import (
     noise_from_dict,
 )
 from plrvo.validate import InvalidArgument
+from plrvo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from plrvo.audit.receipt import verify
     from plrvo.training import PrivacyEngine
-
-__version__ = "0.1.0"
 
 __all__ = [
     "PLRV",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import plrvo
 from plrvo.records import Receipt, claims, derived
 from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
@@ -19,6 +18,7 @@ from plrvo.records.journal import Journal
 from plrvo.records.seeding import is_seeded
 from plrvo.records.weights import elements
 from plrvo.validate import InvalidArgument
+from plrvo.version import __version__
 
 if TYPE_CHECKING:
     from plrvo.training.engine import PrivacyEngine
@@ -92,7 +92,7 @@ def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "plrvo": plrvo.__version__, "plrvo_code": derived.code_digest()}
+    found = {"python": platform.python_version(), "plrvo": __version__, "plrvo_code": derived.code_digest()}
     for name in _PACKAGES:
         try:
             found[name] = version(name)
