@@ -91,7 +91,20 @@ def fewer_parameters(receipt):
     receipt["plan"]["workload"]["dimension"] = 64
 
 
+def first_revision(receipt):
+    """As if it were one of the first receipts, which say less."""
+    for key in ("revision", "metrics", "job"):
+        receipt.pop(key, None)
+    for key in ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded"):
+        receipt["run"].pop(key)
+    receipt["task"].pop("trainable_parameters")
+    both(receipt, dimension=1)
+
+
 FORGERIES = {
+    "an older revision than the code that it names": (first_revision, "it is of revision 1"),
+    "another epsilon among the settings": (lambda r: r["run"].update(epsilon_certified=0.01), "stands elsewhere"),
+    "another epsilon in the task": (lambda r: r["task"].update(epsilon=0.01), "stands elsewhere"),
     "an infinite epsilon, recomputed": (nothing_certified, "nothing is certified"),
     "another delta": (delta_of_another_plan, "delta"),
     "a smaller clip in the ledger": (cheaper_ledger(clip=0.5), "clip"),
@@ -162,6 +175,8 @@ def test_metrics_are_covered(folder):
 
 
 METRICS = {
+    "an accuracy of more than one": (lambda rows: rows[0].update(accuracy=1.5), "'accuracy' 1.5"),
+    "an accuracy in words": (lambda rows: rows[0].update(accuracy="best"), "accuracy"),
     "a smaller epsilon at the end": (lambda rows: rows[-1].update(epsilon_certified=0.1), "recomputed"),
     "a smaller epsilon on the way": (lambda rows: rows[0].update(epsilon_certified=0.1), "recomputed"),
     "an infinite one": (lambda rows: rows[0].update(epsilon_certified=1e999), "JSON object in every line"),
@@ -302,6 +317,7 @@ def test_a_receipt_of_the_second_revision_has_no_job_and_verifies(folder):
     def second(receipt):
         del receipt["job"]
         receipt["revision"] = 2
+        receipt["versions"]["plrvo_code"] = "of another version"
 
     assert forge(folder, second) == []
     assert "'job' is not a part of a receipt" in forge(folder, lambda receipt: receipt.update(job=None))

@@ -74,8 +74,7 @@ class _Read:
     @property
     def older(self) -> bool:
         """Whether other code wrote it, whose certificates may have been larger."""
-        versions = self.receipt.get("versions")
-        return not isinstance(versions, dict) or versions.get("plrvo_code") != derived.code_digest()
+        return not _written_by_this_code(self.receipt)
 
     @property
     def revision(self) -> int:
@@ -156,8 +155,18 @@ def _whole(receipt: dict[str, Any]) -> Iterator[str]:
         yield f"{key} is missing"
     for key in sorted(receipt.keys() - known - visits):
         yield f"{shortened(key)} is not a part of a receipt"
-    if "revision" not in receipt and "seeded" in _mapping(receipt["run"], "run"):
+    run, task = _mapping(receipt["run"], "run"), _mapping(receipt["task"], "task")
+    if "revision" not in receipt and "seeded" in run:
         yield "its revision is missing"
+    if receipt.get("revision") != REVISION and _written_by_this_code(receipt):
+        yield f"it is of revision {shortened(receipt.get('revision', 1))}; the code that it names writes {REVISION}"
+    for key in sorted(key for key in (*run, *task) if key.startswith(("epsilon", "delta"))):
+        yield f"{shortened(key)} is no part of a run or a task: what is certified stands elsewhere"
+
+
+def _written_by_this_code(receipt: dict[str, Any]) -> bool:
+    versions = receipt.get("versions")
+    return isinstance(versions, dict) and versions.get("plrvo_code") == derived.code_digest()
 
 
 def _in_order(receipt: dict[str, Any]) -> bool:

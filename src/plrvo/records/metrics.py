@@ -66,6 +66,13 @@ def differences(
     unseen = [step for step in steps if step not in seen]
     if unseen:
         yield f"it has metrics of step {unseen[0]}, whose release is not in the journal"
+    for row in rows:
+        for name, value in row.items():
+            if name == "epsilon_certified":
+                continue
+            if not is_finite(value) or (name == "accuracy" and not 0 <= value <= 1):
+                yield f"the metrics {path.name} have {shortened(name)} {shortened(value)} after {row['step']} steps"
+                return
     wrong = _every_epsilon(rows)
     if wrong is not None:
         yield f"the metrics {path.name} {wrong}"
