@@ -84,7 +84,9 @@ class _Read:
 
     @property
     def away(self) -> tuple[str, ...]:
-        """The files of the run that are not here, if its weights are none of those that are."""
+        """The files of the run that are not here, if no weights are: these, or any others in their place."""
+        if any(file.name not in NO_WEIGHTS for file in self.folder.glob("*.safetensors")):
+            return ()
         parts = (self.receipt.get(name) for name in ("weights", "journal", "metrics"))
         names = [_name(part["file"]) for part in parts if isinstance(part, dict)]
         missing = tuple(name for name in names if not os.path.lexists(self.folder / name))
