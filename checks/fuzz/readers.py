@@ -20,8 +20,8 @@ import plrvo
 from plrvo.accounting import Ledger
 from plrvo.audit import Canary, blocks, data
 from plrvo.audit.receipt import verify
-from plrvo.cli.options import _noise_from_file
 from plrvo.files import parse_json, read_json
+from plrvo.noise import Specification
 from plrvo.paper.document import sealed
 from plrvo.records.history import read_history
 from plrvo.records.journal import Journal
@@ -64,6 +64,10 @@ class Reader:
 
 def _as_json(value: Any) -> Callable[[], bytes]:
     return lambda: json.dumps(value).encode()
+
+
+def _noise_from_file(path: Path) -> Any:
+    return Specification(file=path).noise(clip=1.0)
 
 
 def _ledger(path: Path) -> Ledger:

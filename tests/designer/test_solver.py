@@ -6,7 +6,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from scipy import optimize, stats
-from tests.design.tasks import best_on_grid, random_work
+from tests.designer.tasks import best_on_grid, random_work
 
 from plrvo import GammaPLRV, Laplace, Workload, calibrate
 from plrvo.designer import Accountant, Limits, Point, Problem

@@ -9,11 +9,11 @@ from safetensors import safe_open
 
 import plrvo
 from plrvo.cli.main import main
+from plrvo.records.folder import DIAGNOSTICS as FILE
 from plrvo.tasks import catalog
 from plrvo.tasks.experiment import Settings, Streams, run_private
 from plrvo.tasks.preset import InMemory
 from plrvo.training import PoissonSampler
-from plrvo.training.diagnostics import FILE
 
 BASE = ["train", "digits", "--model", "logistic", "--noise", "laplace", "--scale", "3", "--clip", "1", "--seed", "4"]
 BASE += ["--sample-rate", "0.5", "--steps", "12", "--evaluate-every", "3", "--checkpoint-every", "5", "--json"]

@@ -79,8 +79,20 @@ def test_other_weights_are_found(run):
     content[-1] ^= 1
     weights.write_bytes(bytes(content))
     assert any("weights" in line for line in verify(path))
-    weights.unlink()
-    assert examine(path).away == (weights.name,)  # and is told
+    weights.rename(weights.with_name("another.safetensors"))
+    assert any("weights" in line for line in verify(path))
+
+
+def test_a_receipt_may_travel_without_its_weights(run, tmp_path):
+    """Its account is verified, and it is said what is not here; not so if the weights are, under another name."""
+    path = tmp_path / "alone" / "receipt.json"
+    path.parent.mkdir()
+    path.write_bytes(run[2].read_bytes())
+    examined = examine(path)
+    assert examined.differences == ()
+    assert examined.away == ("model.safetensors",)
+    run[2].with_name("model.safetensors").rename(path.with_name("other.safetensors"))
+    assert any("weights" in line for line in verify(path))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "not json", '{"receipt": 99}'])

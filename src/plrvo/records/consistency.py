@@ -82,7 +82,9 @@ class _Read:
 
     @property
     def away(self) -> tuple[str, ...]:
-        """The files of the run that are not here, if its weights are none of those that are."""
+        """The files of the run that are not here, if no weights are: these, or any others in their place."""
+        if any(file.name not in NO_WEIGHTS for file in self.folder.glob("*.safetensors")):
+            return ()
         parts = (self.receipt.get(name) for name in ("weights", "journal", "metrics"))
         names = [_name(part["file"]) for part in parts if isinstance(part, dict)]
         missing = tuple(name for name in names if not os.path.lexists(self.folder / name))
@@ -250,6 +252,13 @@ def _task(read: _Read) -> Iterator[str]:
     for name in ("name", "model"):
         if not isinstance(task.get(name, ""), str):
             yield f"task.{name} is {shortened(task[name])}, and not a text"
+    public = task.get("treated_as_public", [])
+    if (
+        not isinstance(public, list)
+        or (not public and "treated_as_public" in task)
+        or not all(isinstance(name, str) and name for name in public)
+    ):
+        yield f"task.treated_as_public is {shortened(public)}"
     if read.revision > 1 and "trainable_parameters" not in task:
         yield "task.trainable_parameters is missing"
     examples, visits = task.get("examples"), read.receipt.get("visits")

@@ -17,7 +17,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,8 @@ class Recording(_Mode):
     def pause(self) -> None:
         if self._is_running and self._thread == threading.get_ident():
             self._is_running = False
-            self.__exit__(None, None, None)
+            with suppress(RuntimeError):  # a compiler may have cleared all modes in between
+                self.__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._is_full:

@@ -92,7 +92,7 @@ def test_a_poisson_receipt_with_a_correlated_ledger_is_found(tmp_path):
     take_steps(model, optimizer, loss, loader)
     weights = tmp_path / "model.safetensors"
     save_file({name: t.contiguous() for name, t in model._module.state_dict().items()}, weights)
-    receipt = make_receipt(engine, optimizer, weights, {}, {})
+    receipt = dict(make_receipt(engine, optimizer, weights, {}, {}))
     other, model, optimizer, loss, loader = correlated(Tree())
     take_steps(model, optimizer, loss, loader)
     receipt["ledger"] = other.accountant.history
