@@ -53,6 +53,7 @@ FREE = {
     "task.trainable_parameters": (CORRELATED | {"l1"}, "charged at the plan's dimension, or at an l1 norm's"),
     "task.data_sha256": (EVERY, WORD),
     "task.data_source": (EVERY, WORD),
+    "task.treated_as_public": (EVERY, WORD),
     "task.canaries.included": ({"audited"}, WORD),
     "versions": (EVERY, WORD),
     "job.seed": (EVERY - UNASKED, "whichever seed it was; that there was one is said twice"),

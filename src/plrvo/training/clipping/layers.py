@@ -221,6 +221,8 @@ def _has_unusual_options(layer: nn.Module) -> bool:
 def _confirmed(layer: Any, rule: Rule) -> Rule | None:
     """The rule, if it gives autograd's gradients for this layer on random numbers."""
     parameters = [p for p in layer.parameters() if p.requires_grad]
+    if not parameters:
+        return rule
     generator = torch.Generator().manual_seed(0)
     weight = layer.weight
     x = torch.randn(2, 3, weight.shape[0], generator=generator).to(weight)
