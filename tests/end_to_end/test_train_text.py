@@ -125,6 +125,6 @@ def test_contaminated_pretraining_is_said_on_the_screen_and_in_the_receipt(capsy
     assert "trained on SNLI" in preset.task.warnings[0]
     assert preset.task.description["warnings"] == list(preset.task.warnings)
     assert not prepare(Request("sst2", None, data_dir, {"limit": 50}), seeded(1)).task.warnings
-    # Refused after the warning and before any training: the noise's width is given twice.
-    _, err = train(capsys, *run, "--theta", 1, "--out", tmp_path / "run", code=2)
+    # Refused after the warning and before any training: a delta of more than one in fifty examples.
+    _, err = train(capsys, *run, "--delta", 0.1, "--out", tmp_path / "run", code=2)
     assert "plrvo: warning: minilm was trained on SNLI" in err

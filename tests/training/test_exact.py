@@ -165,7 +165,7 @@ def test_receipt_states_the_mode_and_verify_recomputes_it(tmp_path: Path) -> Non
     assert verify(path) == []
     write_json(path, {**receipt, "arithmetic": "floating point"})
     assert any("arithmetic" in difference for difference in verify(path))
-    coarser = json.loads(json.dumps(receipt))
+    coarser = json.loads(json.dumps(receipt.document))
     coarser["plan"]["noise"]["cell"] = coarser["ledger"][0]["noise"]["cell"] = 2.0**-6
     write_json(path, coarser)
     assert any("epsilon" in difference for difference in verify(path))
