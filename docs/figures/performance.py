@@ -29,6 +29,9 @@ OPENING = """# Performance
 `checks/benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns,
 spreads are interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
 
+Steps, noise and growth were measured before noise came from a cipher, norms were rounded up and losses were tried
+(see the changelog). They have not been measured again since; steps take longer now.
+
 ![time of a training step against no privacy](images/performance-steps.png)
 
 ## How a step costs little more than one without privacy

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import TensorDataset
 
+from plrvo.training.call import Call
 from plrvo.training.padding import Padding
-from plrvo.training.probe import Call
 from plrvo.validate import InvalidArgument
 
 WIDTH, CLASSES, WORDS = 8, 3, 20

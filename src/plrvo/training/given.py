@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
-from plrvo.training.clipping.contributions import check_matmul_precision
+from plrvo.training.clipping.precision import check_matmul_precision
 from plrvo.validate import InvalidArgument
 
 

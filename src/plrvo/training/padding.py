@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.probe import Call, passes_in_eval, tensors_in
+from plrvo.training.call import Call, tensors_in
+from plrvo.training.probe import passes_in_eval
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches after the first change of a length

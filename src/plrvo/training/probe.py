@@ -22,14 +22,14 @@ import math
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.call import Call, tensors_in
 from plrvo.training.state import State, refuse_dependent
 from plrvo.validate import InvalidArgument
 
@@ -45,87 +45,6 @@ _CLOSE_HALF = 5e-2  # where activations have eight bits
 PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
 Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
 Layout = tuple[int, int]  # the dimension of the rows, and how many positions of each lie in it
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of the module: its arguments, the number of rows, and the dimension in which the rows lie."""
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    rows: int
-    dimension: int = 0
-
-    def picked(self, rows: Sequence[int]) -> Call:
-        """With some rows only."""
-        return self._mapped(lambda t: t.index_select(self.dimension, torch.tensor(rows, device=t.device)), len(rows))
-
-    def some(self, count: int) -> Call:
-        """With the first, the last and others at random."""
-        most = min(count, self.rows)
-        middle = secrets.SystemRandom().sample(range(1, self.rows - 1), most - 2) if most > 2 else []
-        return self.picked([0, *middle, self.rows - 1][-most:])
-
-    def one_more(self) -> Call:
-        """With the first row once more at the end."""
-        return self.picked([*range(self.rows), 0])
-
-    def extreme(self, row: int, factor: float) -> Call:
-        """With all other rows times a factor."""
-
-        def scaled(t: Tensor) -> Tensor:
-            if not t.is_floating_point():
-                return t
-            kept = torch.arange(self.rows, device=t.device) == row
-            return torch.where(kept.view([-1] + [1] * (t.ndim - self.dimension - 1)), t, t * factor)
-
-        return self._mapped(scaled, self.rows)
-
-    def copies(self, row: int) -> Call:
-        """With one row in the place of all others."""
-        return self._mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
-
-    def single(self, row: int) -> Call:
-        """With one row only."""
-        return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
-
-    def one_made_up(self) -> Call:
-        """Of a call without rows: with one row of ones."""
-
-        def ones(t: Tensor) -> Tensor:
-            return t.new_ones([1 if d == self.dimension else n for d, n in enumerate(t.shape)])
-
-        return self._mapped(ones, 1)
-
-    def finite(self) -> Call:
-        """With zeros in the place of numbers that are none."""
-        return self._mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
-
-    def cut(self, kept: Mapping[tuple[int, int], tuple[int, int]]) -> Call:
-        """With some dimensions of some of its `tensors()` cut to (start, length)."""
-        numbers = iter(range(len(self.tensors())))
-
-        def cut(t: Tensor) -> Tensor:
-            number = next(numbers)
-            for d in range(t.ndim):
-                start, length = kept.get((number, d), (0, t.shape[d]))
-                t = t.narrow(d, start, length)
-            return t
-
-        args, kwargs = map_tensors((self.args, dict(self.kwargs)), cut)
-        return Call(args, kwargs, self.rows, self.dimension)
-
-    def tensors(self) -> list[Tensor]:
-        return tensors_in((self.args, dict(self.kwargs)))
-
-    def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
-        def change_rows(t: Tensor) -> Tensor:
-            if t.ndim <= self.dimension or t.shape[self.dimension] != self.rows:
-                return t
-            return change(t.detach()).requires_grad_(t.requires_grad)  # a leaf, as passes go back more than once
-
-        args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
-        return Call(args, kwargs, rows, self.dimension)
 
 
 def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> set[int]:
@@ -408,45 +327,9 @@ def _rows_of(output: Any, call: Call) -> list[Tensor]:
     ]
 
 
-def without_rows(output: Any, dimension: int) -> Any:
-    """The output of one made-up example without that example."""
-    return map_tensors(
-        output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t
-    )
-
-
 def _all_close(a: Tensor, b: Tensor) -> bool:
     if a.shape != b.shape:
         return False
     a, b = a.double(), b.double()
     size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
     return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """All tensors in containers of any depth."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return [t for item in value.values() for t in tensors_in(item)]
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in tensors_in(item)]
-    return []
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same containers, with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        mapped = {key: map_tensors(item, change) for key, item in value.items()}
-        try:
-            made: Any = type(value)
-            return mapped if made is dict else made(mapped)
-        except TypeError:
-            return mapped if not hasattr(value, "to_tuple") else type(value)(**mapped)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, change) for item in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map_tensors(item, change) for item in value)
-    return value

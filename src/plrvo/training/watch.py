@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.call import Call, tensors_in, without_rows
 from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
 from plrvo.training.padding import Padding
-from plrvo.training.probe import Call, PerExample, probe, tensors_in, without_rows
+from plrvo.training.probe import PerExample, probe
 from plrvo.training.replay import CannotReplay, Recording, Replay
 from plrvo.validate import InvalidArgument
 
@@ -37,13 +38,12 @@ class Watch:
         dimension: int = 0,
         public_weights: bool = False,
         on_rows: Callable[[int], None] | None = None,
-        on_try: Callable[[bool], None] | None = None,
     ) -> None:
         refuse_private(module)
         self.module: nn.Module | None = module
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
         self._factors = None if public_weights else Factors(reduction)
-        self._on_rows, self._on_try = on_rows, on_try
+        self._on_rows = on_rows
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._tried: set[int] = set()
         self._padding = Padding(self._set_trying)
@@ -143,8 +143,6 @@ class Watch:
 
     def _set_trying(self, trying: bool) -> None:
         self.is_trying = trying
-        if self._on_try:
-            self._on_try(trying)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):

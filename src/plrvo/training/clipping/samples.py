@@ -20,9 +20,10 @@ from torch.nn import functional
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from plrvo.training.clipping.contributions import Contribution, PerExample, wide
+from plrvo.training.clipping.contributions import Contribution, PerExample
 from plrvo.training.clipping.layers import Contributions, has_rules_for, rule_of
 from plrvo.training.clipping.module import Book, BookkeepingModule, Inputs, Recorder, by_rule, floating, own_parameters
+from plrvo.training.clipping.precision import wide
 from plrvo.validate import InvalidArgument
 
 

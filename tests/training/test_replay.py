@@ -1,0 +1,99 @@
+"""Losses carried out again with other examples: which of them look at others, by themselves and without an engine."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from plrvo.training.replay import CannotReplay, Recording, Replay
+
+ROWS, CLASSES = 20, 3
+WEIGHTS = torch.tensor([0.5, 1.5, 1.0])
+
+
+def each(outputs, y):
+    return functional.cross_entropy(outputs, y, reduction="none")
+
+
+def tried(loss, replay=None, rows=ROWS):
+    """What a trial of the loss on a fresh batch says."""
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, 5, generator=generator)
+    y = torch.randint(0, CLASSES, (rows,), generator=generator)
+    outputs, recording = nn.Linear(5, CLASSES)(x), Recording()
+    recording.resume()
+    value = loss(outputs, y)
+    recording.pause()
+    return (replay or Replay()).looks_at_others(recording, value, [outputs], rows)
+
+
+def in_place(outputs, y):
+    changed = outputs.clone()
+    changed[:, 0] += 1
+    return functional.cross_entropy(changed.mul_(2), y)
+
+
+ALONE = {
+    "cross entropy": functional.cross_entropy,
+    "smoothed": lambda o, y: functional.cross_entropy(o, y, label_smoothing=0.1),
+    "weights of classes": lambda o, y: (WEIGHTS[y] * each(o, y)).mean(),
+    "one-hot by scatter": lambda o, y: (o - torch.zeros(ROWS, CLASSES).scatter_(1, y[:, None], 1)).square().mean(),
+    "dropout": lambda o, y: functional.cross_entropy(functional.dropout(o, 0.3), y),
+    "in place": in_place,
+    "labels cut from more": lambda o, y: functional.cross_entropy(o, torch.cat([y, y])[:ROWS]),
+    "vmap": lambda o, y: torch.vmap(functional.cross_entropy)(o, y).mean(),
+}
+TOGETHER = {
+    "weights that are divided by": lambda o, y: functional.cross_entropy(o, y, weight=WEIGHTS),
+    "above the mean": lambda o, y: (each(o, y) * (each(o, y) > each(o, y).mean())).sum(),
+    "hardest": lambda o, y: each(o, y).topk(4).values.sum(),
+    "relative": lambda o, y: (each(o, y) / each(o, y).detach().mean()).sum(),
+    "counts of classes": lambda o, y: (each(o, y) / torch.bincount(y)[y]).sum(),
+    "a permutation": lambda o, y: functional.mse_loss(o, o[torch.randperm(ROWS)].detach()),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_loss_of_each_example_alone_passes(name):
+    assert tried(ALONE[name]) is False
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_a_loss_that_looks_at_others_is_found(name):
+    """Rows are drawn at random; over twenty batches the chance to miss the rarest (topk) is below 1e-6."""
+    assert any(tried(TOGETHER[name]) for _ in range(20))
+
+
+def test_a_constant_of_the_size_of_a_small_batch_is_known_in_the_next():
+    weights, replay = torch.rand(12), Replay()
+
+    def loss(outputs, y):
+        return (each(outputs, y) * weights[y]).mean()
+
+    assert tried(loss, replay, rows=12) is None
+    assert tried(loss, replay, rows=12) is False
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * ctx.saved_tensors[0] * gradient
+
+
+def test_a_backward_function_of_its_own_cannot_be_carried_out_again():
+    with pytest.raises(CannotReplay):
+        tried(lambda outputs, y: Square.apply(outputs).sum())
+
+
+def test_what_is_no_loss_is_not_kept():
+    recording = Recording()
+    recording.resume()
+    for _ in range(20_001):
+        torch.zeros(1)
+    recording.pause()
+    assert recording.operations == []
