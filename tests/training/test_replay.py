@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from plrvo.training.replay import CannotReplay, Recording, Replay
+from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings
 
 ROWS, CLASSES = 20, 3
 WEIGHTS = torch.tensor([0.5, 1.5, 1.0])
@@ -97,3 +97,16 @@ def test_what_is_no_loss_is_not_kept():
         torch.zeros(1)
     recording.pause()
     assert recording.operations == []
+
+
+def test_a_recording_that_nobody_goes_back_from_is_forgotten():
+    """As when a pass has no backward pass, and another engine begins: its modes must not pile up."""
+    left = Recording()
+    left.resume()
+    torch.ones(3) + 1
+    assert left.operations
+    forget_recordings()
+    torch.ones(3) + 1
+    assert left.operations == []
+    left.pause()  # once more, to no effect
+    assert tried(functional.cross_entropy) is False

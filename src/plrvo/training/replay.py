@@ -71,18 +71,18 @@ class Recording(_Mode):
         self.operations: list[_Operation] = []
         self._is_running = self._is_full = False
         self._bytes = 0
-        self._thread = (
-            threading.get_ident()
-        )  # modes are those of a thread, and passes back may have threads of their own
+        self._thread = threading.get_ident()  # modes are of a thread; passes back may have threads of their own
 
     def resume(self) -> None:
         if not self._is_running and not self._is_full and self._thread == threading.get_ident():
             self._is_running = True
+            _running.append(self)
             self.__enter__()
 
     def pause(self) -> None:
         if self._is_running and self._thread == threading.get_ident():
             self._is_running = False
+            _running.remove(self)
             with suppress(RuntimeError):  # a compiler may have cleared all modes in between
                 self.__exit__(None, None, None)
 
@@ -96,6 +96,16 @@ class Recording(_Mode):
             self._is_full = True
             self.operations.clear()
         return result
+
+
+_running: list[Recording] = []  # torch keeps modes on one stack for all: so must whoever wants to leave them
+
+
+def forget_recordings() -> None:
+    """Let go of passes that nobody has gone back from, and that nobody will where another engine begins."""
+    for recording in tuple(_running):
+        recording.pause()
+        recording.operations.clear()
 
 
 @dataclass

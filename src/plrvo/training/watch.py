@@ -19,7 +19,7 @@ from plrvo.training.call import Call, tensors_in, without_rows
 from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
 from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, probe
-from plrvo.training.replay import CannotReplay, Recording, Replay
+from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
@@ -40,6 +40,7 @@ class Watch:
         on_rows: Callable[[int], None] | None = None,
     ) -> None:
         refuse_private(module)
+        forget_recordings()
         self.module: nn.Module | None = module
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
         self._factors = None if public_weights else Factors(reduction)
