@@ -97,10 +97,10 @@ def test_metrics_of_a_first_receipt_are_told_to_be_uncovered(capsys):
 def test_a_receipt_without_metrics_says_so(runs, tmp_path, capsys):
     def without(receipt):
         receipt |= {"metrics": None, "journal": None}
-        receipt["run"]["metrics"] = None
+        receipt["run"]["metrics"] = receipt["weights"]["trained"] = None
 
     copy = forged(runs["poisson"], tmp_path, without)
-    for name in ("metrics.jsonl", "journal.jsonl"):
+    for name in ("metrics.jsonl", "journal.jsonl", "checkpoint.safetensors"):
         copy.with_name(name).unlink()
     assert "made without a metrics.jsonl" in printed(copy, capsys)
 

@@ -64,6 +64,30 @@ def metrics(mode: str) -> None:
         assert any("metrics.jsonl" in line for line in verify(folder / "receipt.json"))
 
 
+@E.row("exchange the weights, and sign the receipt again", "`plrvo verify`: differs, by the journal", modes=ANY)
+def weights(mode: str) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from plrvo.records import derived
+
+    with _run() as folder:
+        path = folder / "model.safetensors"
+        save_file({name: torch.zeros_like(t) for name, t in load_file(path).items()}, path)
+        found = forge(folder, lambda receipt: receipt["weights"].update(sha256=derived.file_digest(path)))
+        assert any("last release" in line for line in found)
+
+
+@E.row("deny the seed that the checkpoint beside the receipt has", "`plrvo verify`: differs", modes=ANY)
+def denied_seed(mode: str) -> None:
+    from tests.records.test_contradictions import kept
+
+    with _run() as folder:
+        assert any(
+            "has a seed" in line for line in kept(folder, lambda record: record["extra"]["fixed"].update(seed=7))
+        )
+
+
 @E.row("put terminal escapes into a receipt's texts", "they are printed as escapes, and do nothing", modes=ANY)
 def escapes(mode: str) -> None:
     from plrvo.audit.receipt import verify

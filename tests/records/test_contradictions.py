@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from tests.records.receipts import KINDS, changed
+from safetensors.torch import load_file, save_file
+from tests.records.receipts import DELTA, KINDS, WORK, changed, run
 
 import plrvo
 from plrvo.audit.receipt import examine, verify
@@ -19,7 +19,8 @@ from plrvo.records import derived, history, metrics
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.journal import Journal
 from plrvo.records.metrics import summary
-from plrvo.records.seeding import is_seeded
+from plrvo.records.seeding import UNSEEDED, is_seeded
+from plrvo.training import checkpoint
 from plrvo.training.checkpoint import read_extra
 from plrvo.validate import InvalidArgument
 
@@ -98,6 +99,7 @@ def first_revision(receipt):
     for key in ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded"):
         receipt["run"].pop(key)
     receipt["task"].pop("trainable_parameters")
+    receipt["weights"].pop("trained")
     both(receipt, dimension=1)
 
 
@@ -140,6 +142,60 @@ def test_what_contradicts_itself_is_found(folder, forgery):
             forge(folder, change)
     else:
         assert any(said in line for line in forge(folder, change))
+
+
+@pytest.mark.parametrize("folder", ["poisson", "correlated", "l1"], indirect=True)
+@pytest.mark.parametrize("change", [torch.zeros_like, lambda t: t + 1e-3], ids=["zeroed", "moved"])
+def test_weights_that_were_not_released_are_found(folder, change):
+    """Whoever signs again: the journal has a digest of what was trained."""
+    path = folder / "model.safetensors"
+    save_file({name: change(t) for name, t in load_file(path).items()}, path)
+    said = forge(folder, lambda receipt: receipt["weights"].update(sha256=derived.file_digest(path)))
+    assert any("not those of the last release" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "names", [[], None, "0.weight", [0], ["0.weight", "0.weight"], ["0.bias", "0.weight"]], ids=str
+)
+def test_the_names_of_trained_weights_are_checked(folder, names):
+    assert forge(folder, lambda receipt: receipt["weights"].update(trained=names))
+
+
+def kept(folder, change):
+    """Change what the checkpoint says, and pack it again with a digest that fits."""
+    path = folder / "checkpoint.safetensors"
+    tensors, record = checkpoint._unpack(path)
+    change(record)
+    path.chmod(0o600)
+    path.write_bytes(checkpoint._pack(tensors, record))
+    return verify(folder / "receipt.json")
+
+
+CHECKPOINTS = {
+    "a seed": (lambda r: r["extra"]["fixed"].update(seed=7), "has a seed"),
+    "another plan": (lambda r: r["plan"]["workload"].update(clip=0.1), "another plan"),
+    "another ledger": (lambda r: r["ledger"][0]["workload"].update(clip=0.1), "another ledger"),
+    "more steps": (lambda r: r.update(steps_taken=60), "has taken 60 steps"),
+    "another learning rate": (lambda r: r["extra"]["fixed"].update(learning_rate=1e-9), "learning_rate"),
+    "diagnostics": (lambda r: r["extra"]["fixed"].update(unsafe_diagnostics=True), "unsafe_diagnostics"),
+    "another journal": (lambda r: r["extra"]["journal"].update(releases=1), "another journal"),
+    "no form": (lambda r: r.pop("steps_taken"), "wrong form"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_that_contradicts_the_receipt_is_found(folder, name):
+    change, said = CHECKPOINTS[name]
+    assert kept(folder, lambda record: None) == []
+    assert any(said in line for line in kept(folder, change))
+
+
+def test_a_seed_that_the_checkpoint_has_is_not_denied(tmp_path):
+    plan = plrvo.Plan.certify(plrvo.Laplace(2.0), WORK, DELTA)
+    folder = run(tmp_path / "run", plan, seed=3).parent
+    assert verify(folder / "receipt.json") == []
+    denied = {"seeded": False, "randomness": UNSEEDED}
+    assert any("has a seed" in line for line in forge(folder, lambda receipt: receipt["run"].update(denied)))
 
 
 def test_one_step_of_forty_in_the_journal_is_found(folder):
@@ -315,7 +371,7 @@ def test_every_row_of_metrics_is_checked(tmp_path, change, said):
 
 def test_a_receipt_of_the_second_revision_has_no_job_and_verifies(folder):
     def second(receipt):
-        del receipt["job"]
+        del receipt["job"], receipt["weights"]["trained"]
         receipt["revision"] = 2
         receipt["versions"]["plrvo_code"] = "of another version"
 
@@ -359,7 +415,7 @@ def test_weights_are_weights(folder, name):
     make, file, said = WEIGHTS[name]
     make(folder)
     known = {"file": file, "sha256": derived.file_digest(folder / file)}
-    assert any(said in line for line in forge(folder, lambda receipt: receipt.update(weights=known)))
+    assert any(said in line for line in forge(folder, lambda receipt: receipt["weights"].update(known)))
 
 
 @pytest.mark.parametrize("name", ["receipt.json", "journal.jsonl", "metrics.jsonl", "model.safetensors"])
@@ -391,3 +447,29 @@ def test_a_plan_may_miss_its_budget_by_the_last_digits_when_it_is_read():
         plrvo.Plan.from_dict({**plan.to_dict(), "epsilon": below})
     with pytest.raises(InvalidArgument, match=repr(certified)):
         plrvo.Plan.certify(plan.noise, plan.workload, plan.delta, just)
+
+
+@pytest.mark.parametrize("content", [None, "garbage {"])
+def test_metrics_that_are_here_are_compared_though_the_journal_is_away(folder, content):
+    """Of a receipt that travels, each file that came along is held to its digest."""
+    for name in ("model.safetensors", "journal.jsonl", "checkpoint.safetensors"):
+        (folder / name).unlink()
+    assert verify(folder / "receipt.json") == []
+    assert examine(folder / "receipt.json").away == ("model.safetensors", "journal.jsonl")
+    path = folder / "metrics.jsonl"
+    path.write_text(content or path.read_text().replace('"accuracy": 0.', '"accuracy": 0.9'))
+    assert any("metrics.jsonl are not those" in line for line in verify(folder / "receipt.json"))
+
+
+def test_the_batch_size_follows_from_rate_and_examples(tmp_path):
+    folder = KINDS["asked"](tmp_path / "run").parent
+    (folder / "checkpoint.safetensors").unlink()
+    assert verify(folder / "receipt.json") == []
+    for change in ({"expected_batch_size": 1.0}, {"expected_batch_size": 14.4}):
+        found = forge(folder, lambda receipt, change=change: receipt["run"].update(change))
+        assert any("expected_batch_size" in line for line in found)
+
+
+def test_a_receipt_names_the_code_that_wrote_it(folder):
+    """Or it could call itself older, and owe less."""
+    assert "versions.plrvo_code is missing" in forge(folder, lambda receipt: receipt.update(versions={}))

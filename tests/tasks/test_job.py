@@ -17,7 +17,7 @@ from plrvo.cli.main import app
 from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
 from plrvo.tasks.experiment import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
-from plrvo.tasks.job import NO_NOISE, Job
+from plrvo.tasks.job import NO_NOISE, Job, check_momentum
 from plrvo.training.checkpoint import _pack, _unpack
 from plrvo.validate import InvalidArgument
 
@@ -148,6 +148,31 @@ def test_receipts_know_the_form_of_every_wish():
 
 
 SMALL = Job("digits", model="logistic", noise="laplace", epsilon=8.0, sample_rate=0.05, steps=6, seed=3)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"learning_rate": -1.0},
+        {"learning_rate": 1e300},
+        {"learning_rate": float("nan")},
+        {"momentum": 5.0},
+        {"momentum": 0.5, "optimizer": "adam"},
+        {"weight_decay": -1.0},
+    ],
+    ids=str,
+)
+def test_numbers_that_no_optimizer_can_use_are_refused_as_they_were_typed(wish):
+    with pytest.raises(InvalidArgument) as refused:
+        Job("digits", epsilon=3.0, **wish)
+    name = next(iter(wish))
+    assert str(refused.value).startswith(f"{name}={wish[name]}: ")
+
+
+def test_a_momentum_beside_the_optimizer_of_a_preset_that_has_none_is_refused(tmp_path):
+    with pytest.raises(InvalidArgument, match="momentum=0.5"):
+        check_momentum("adamw", Job("digits", epsilon=3.0, momentum=0.5).asked)
+    check_momentum("adamw", Job("digits", epsilon=3.0).asked)
 
 
 def test_the_rate_of_sgd_is_in_units_of_the_clip_and_that_of_adam_is_not(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ _PARTS = {
 _PARTS |= {"canaries", "guesses", "correct", "tried"}
 
 
+class Verdict(StrEnum):
+    """What is known of a receipt."""
+
+    differs = "differs"
+    account = "account verified"  # and files of the run are not here to be compared
+    verified = "verified"
+
+
 @dataclass(frozen=True)
 class Examined(Receipt):
     """A receipt beside what was recomputed: it verifies where there are no `differences`.
@@ -33,6 +42,17 @@ class Examined(Receipt):
 
     differences: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.differences:
+            return Verdict.differs
+        return Verdict.account if self.away else Verdict.verified
+
+    @property
+    def absent(self) -> str:
+        """The files that are not here, in words."""
+        return " and ".join([", ".join(self.away[:-1]), self.away[-1]] if self.away[1:] else self.away)
 
 
 def examine(path: Path) -> Examined:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from plrvo.audit.receipt import Examined, examine
 from plrvo.cli import options, show
+from plrvo.records.consistency import REVISION
 from plrvo.validate import printable
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
@@ -28,26 +28,15 @@ def verify(
     """
     receipt = receipt / "receipt.json" if receipt.is_dir() else receipt
     found = examine(receipt)
-    verdict = _verdict(found)
     if as_json:
-        told = {"verdict": verdict, "differences": list(found.differences), "away": list(found.away)}
+        told = {"verdict": found.verdict, "differences": list(found.differences), "away": list(found.away)}
         show.print_json({**told, **_certified(found)})
     else:
-        what = f"the account is verified; {_listed(found.away)} not here" if found.away else verdict
+        what = f"the account is verified; {found.absent} not here" if found.away else found.verdict
         print(printable(f"{receipt}: {what}"))
         for line in [*(f"- {difference}" for difference in found.differences), *_sentences(found)]:
             print(printable(f"  {line}"))
     return int(bool(found.differences))
-
-
-def _verdict(found: Examined) -> str:
-    if found.differences:
-        return "differs"
-    return "account verified" if found.away else "verified"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def _certified(found: Examined) -> dict[str, Any]:
@@ -89,6 +78,8 @@ def _notes(found: Examined) -> list[str]:
     notes = [] if found.warning is None else [found.warning]
     if found.unsafe:
         notes.append(_UNSAFE)
+    if found.get("revision", 1) < REVISION:
+        notes.append(f"of an older form (revision {found.get('revision', 1)}): it says less than receipts of today")
     if not found.metrics_covered:
         notes.append(_FIRST if found.get("revision", 1) == 1 else _NO_METRICS)
     return notes

@@ -7,7 +7,8 @@ Every leaf of a receipt is one of three kinds:
 | `plan` | its bracket is recomputed, and it is written once more and compared, key by key |
 | `ledger` | likewise; noise, rate, clip and delta are the plan's, the dimension that of the trained parameters |
 | `steps`, `complete`, `delta`, `epsilon`, `group`, `adjacency`, `sampler`, `visits`, `arithmetic` | recomputed |
-| `run.metrics`, `metrics`, `journal`, `weights` | compared with the files beside the receipt, and with each other |
+| `run.metrics`, `metrics`, `journal`, `weights` | compared with the files beside the receipt, and with each other: the
+  weights are those of the journal's last release, and a checkpoint says the same (`checkpoint`) |
 | `audit` | recomputed from its counts, and compared with the claim and the canaries (`plrvo.audit.receipt`) |
 | `run.clipping`, `.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
 | `job` | what it asks for is what the run was; else of the right form (`asked`) |
@@ -34,14 +35,16 @@ from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
-from plrvo.records import asked, claims, derived, journal, metrics, seeding
+from plrvo.records import asked, checkpoint, claims, derived, journal, metrics, seeding
 from plrvo.records.choices import Clipping, GradSampleMode, Postprocess
 from plrvo.records.compared import differing, is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS, JOURNAL, METRICS, NO_WEIGHTS
-from plrvo.records.weights import elements
+from plrvo.records.weights import Tensors
 from plrvo.validate import InvalidArgument, shortened
 
-REVISION = 3  # of the format: 2 covers metrics, and says whether a seed was used; 3 has the job as it was asked for
+# Of the format: 2 covers metrics, and says whether a seed was used; 3 has the job as it was asked for; 4 names the
+# weights that were trained, so that they are compared with the journal.
+REVISION = 4
 # What a receipt of the revision has, and what has been added since the first ones.
 _ALWAYS = {"receipt", "task", "plan", "ledger", "steps", "complete", "delta", "epsilon", "adjacency", "sampler"}
 _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
@@ -119,7 +122,8 @@ def _examine(receipt: dict[str, Any], folder: Path) -> Findings:
     except _WRONG_FORM as error:
         return Findings((*found, f"the plan or the ledger is not valid: {_told(error)}"))
     read = _Read(receipt, folder, plan, ledger)
-    for check in (_plan, _ledger, _counts, _epsilons, _claims, _task, _run, _job, _journal, _metrics, _weights):
+    checks = (_plan, _ledger, _counts, _epsilons, _claims, _task, _run, _job, _journal, _metrics, _weights, _checkpoint)
+    for check in checks:
         found += _attempted(lambda check=check: list(check(read)))  # type: ignore[misc]
     return Findings(tuple(found), () if found else read.away)
 
@@ -148,7 +152,7 @@ def _whole(receipt: dict[str, Any]) -> Iterator[str]:
         yield "the receipt has been changed since it was written (its digest differs)"
     needed, known = _ALWAYS, _ALWAYS | _ADDED
     if "revision" in receipt:
-        if type(receipt["revision"]) is not int or receipt["revision"] not in (2, REVISION):
+        if type(receipt["revision"]) is not int or receipt["revision"] not in range(2, REVISION + 1):
             yield f"it is of revision {shortened(receipt['revision'])}; this version knows {REVISION}"
         known |= _SINCE_2 if receipt["revision"] == 2 else _SINCE_2 | _SINCE_3
         needed = known
@@ -306,9 +310,13 @@ def _seed_and_settings(read: _Read, run: dict[str, Any]) -> Iterator[str]:
         yield f"it says seeded {shortened(seeded)}, randomness {shortened(sentence)}"
     elif read.revision > 1 and seeded is not seeding.is_seeded({"randomness": sentence}):
         yield f"it says seeded={seeded}; its noise came from {shortened(sentence)}"
-    batch = run.get("expected_batch_size", 1)
+    batch, examples = run.get("expected_batch_size", 1), read.task.get("examples")
     if not is_finite(batch) or batch <= 0:
         yield f"run.expected_batch_size is {shortened(batch)}"
+    elif read.receipt.get("job") is not None and examples is not None:  # a loop of one's own may divide by another
+        due = derived.expected_batch_size(read.plan, examples)
+        if not same(float(batch), float(due)):
+            yield f"run.expected_batch_size is {batch}; {due} is that of the plan and {examples} examples"
     for name in ("learning_rate", "momentum", "weight_decay"):
         if not is_finite(run.get(name, 0)):
             yield f"run.{name} is {shortened(run[name])}"
@@ -316,6 +324,8 @@ def _seed_and_settings(read: _Read, run: dict[str, Any]) -> Iterator[str]:
         if not isinstance(run.get(name, ""), str):
             yield f"run.{name} is {shortened(run[name])}"
     versions = _mapping(read.receipt["versions"], "versions")
+    if read.revision > 1 and "plrvo_code" not in versions:
+        yield "versions.plrvo_code is missing"
     if not all(isinstance(version, str) for version in versions.values()):
         yield "a version is not a text"
     unsafe = run.get("unsafe_diagnostics", False)
@@ -356,7 +366,7 @@ def _metrics(read: _Read) -> Iterator[str]:
         yield f"run.metrics is {shortened(last)}"
         return
     known, journal_of = receipt.get("metrics"), receipt.get("journal") or {}
-    if known is None or (read.away and {known["file"], journal_of.get("file")} & {*read.away}):
+    if known is None or known["file"] in read.away:
         if last and last.keys() & {"step", "epsilon_certified"}:  # words of the caller's have neither
             yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta, read.older)
         if known is None and read.revision > 1 and (journal_of or (read.folder / METRICS).exists()):
@@ -369,15 +379,15 @@ def _metrics(read: _Read) -> Iterator[str]:
     if receipt["journal"] is None:
         yield "it has metrics, and no journal of what was released"
         return
-    released = read.released
-    seen = set() if released is None else set(released.weights_at)
+    released = None if journal_of["file"] in read.away else read.released
+    seen = None if released is None else set(released.weights_at)
     known = {**known, "file": _name(known["file"])}
     yield from metrics.differences(read.folder, known, last, read.ledger, read.plan.delta, seen, read.older)
 
 
 def _weights(read: _Read) -> Iterator[str]:
     known = read.receipt["weights"]
-    if set(known) != {"file", "sha256"}:
+    if set(known) != {"file", "sha256"} | ({"trained"} if read.revision > 3 else set()):
         yield f"its weights have the parts {shortened(sorted(known))}"
     weights = read.folder / _name(known["file"])
     if weights.name in read.away:
@@ -391,11 +401,35 @@ def _weights(read: _Read) -> Iterator[str]:
     if weights.name in NO_WEIGHTS or any(weights.samefile(other) for other in others):
         yield f"its weights are {weights.name}, another file of the run"
         return
-    held, trained = elements(weights), read.task.get("trainable_parameters")
+    held, trained = Tensors.read(weights), read.task.get("trainable_parameters")
     if held is None:
         yield f"the weights {weights.name} are not a safetensors file"
-    elif trained is not None and held < trained:
-        yield f"the weights {weights.name} have {held} numbers; {trained} parameters were trained"
+        return
+    if trained is not None and held.elements < trained:
+        yield f"the weights {weights.name} have {held.elements} numbers; {trained} parameters were trained"
+    if read.revision > 3:
+        yield from _released_weights(read, held, known["trained"])
+
+
+def _released_weights(read: _Read, held: Tensors, names: Any) -> Iterator[str]:
+    """The numbers that were trained are those of the last release, by the digest in the journal."""
+    released = read.released
+    if released is None:
+        if names is not None:
+            yield "it names the weights that were trained, and has no journal of them"
+        return
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len({*names}) != len(names):
+        yield f"weights.trained is {shortened(names)}, and no list of names"
+        return
+    trained = read.task.get("trainable_parameters")
+    if trained is not None and held.count(names) != trained:
+        yield f"weights.trained has {shortened(held.count(names))} numbers; {trained} parameters were trained"
+    if released.steps and held.digest(names) != released.weights_at[released.steps]:
+        yield f"the weights {held.path.name} are not those of the last release in the journal"
+
+
+def _checkpoint(read: _Read) -> Iterator[str]:
+    yield from checkpoint.differences(read.receipt, read.folder)
 
 
 def _name(file: Any) -> str:

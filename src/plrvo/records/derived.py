@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from plrvo.accounting import Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.group import group_epsilon
 from plrvo.files import open_regular
@@ -29,6 +30,11 @@ def group(ledger: AnyLedger, delta: float, task: dict[str, Any]) -> dict[str, An
         return None
     value = group_epsilon(ledger, size, delta)
     return {"of": task.get("group"), "size": size, "certified": None if math.isinf(value) else value, "delta": delta}
+
+
+def expected_batch_size(plan: Plan, examples: int) -> int:
+    """What sums are divided by, where nothing else is asked for: a public number."""
+    return max(1, round(plan.batch_share * examples))
 
 
 def arithmetic(noise: Noise) -> str:

@@ -34,12 +34,13 @@ def differences(
     last: Any,
     ledger: AnyLedger,
     delta: float,
-    seen: set[int],
+    seen: set[int] | None,
     older: bool = False,
 ) -> Iterator[str]:
     """Where the file beside a receipt is not the one that it knows, or contradicts it.
 
-    `last` is the last row as the receipt has it; `seen` are the steps that the journal says were released.
+    `last` is the last row as the receipt has it; `seen` are the steps that the journal says were released,
+    None where it is not here.
     """
     path = folder / known["file"]
     if not path.is_file():
@@ -63,7 +64,7 @@ def differences(
     if not all(is_count(step) and 0 < step <= ledger.steps for step in steps) or steps != sorted(set(steps)):
         yield f"the metrics {path.name} are not of rising steps up to the {ledger.steps} of the ledger"
         return
-    unseen = [step for step in steps if step not in seen]
+    unseen = [step for step in steps if seen is not None and step not in seen]
     if unseen:
         yield f"it has metrics of step {unseen[0]}, whose release is not in the journal"
     for row in rows:

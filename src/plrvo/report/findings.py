@@ -54,6 +54,9 @@ def _verdict(receipt: Examined) -> list[Finding]:
         text = "The receipt does not verify: what it says and what was recomputed differ. Rely on none of its numbers."
         return [Finding(Tone.bad, "Not verified", text)]
     text = "Every epsilon of the receipt was recomputed while this page was made, and equals what it says."
+    if receipt.away:
+        text += f" {receipt.absent} not here: nothing is known of them."
+        return [Finding(Tone.warning, "Account verified", text)]
     return [Finding(Tone.good, "Verified", text)]
 
 

@@ -149,6 +149,7 @@ def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
                 "metric": numbers.tell_metric(run.metric, last[run.metric]) if run.metric else "",
                 "metric_name": run.metric or "",
                 "verified": run.verified,
+                "verdict": run.receipt.verdict if run.receipt else None,
                 "seeded": receipt is not None and receipt.seeded,
             }
         )

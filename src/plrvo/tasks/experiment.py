@@ -22,10 +22,12 @@ from plrvo.files import locked, write_bytes
 from plrvo.noise import Keystream
 from plrvo.records import Receipt
 from plrvo.records import metrics as covered
+from plrvo.records.derived import expected_batch_size
 from plrvo.records.folder import CHECKPOINT, DIAGNOSTICS, JOURNAL, LOCK, METRICS, RECEIPT, WEIGHTS
 from plrvo.records.history import write_history
 from plrvo.records.journal import Journal, reconcile
 from plrvo.records.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
+from plrvo.tasks.job import LARGEST_RATE
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.checkpoint import read_extra
@@ -37,8 +39,8 @@ from plrvo.validate import InvalidArgument
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]]
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+WITH_MOMENTUM = ("sgd",)  # the others have moments of their own
 SCHEDULES = ("constant", "linear")
-_LARGEST_RATE = 3e38  # torch multiplies parameters of 32 bits by it
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Settings:
     def check(self) -> None:
         """Refuse what would fail after work has been done, or would overwrite another run."""
         check_choices(self.optimizer, self.schedule)
-        if not 0 < self.learning_rate < _LARGEST_RATE:
+        if not 0 < self.learning_rate < LARGEST_RATE:
             raise InvalidArgument("learning_rate", self.learning_rate, "above 0 and below 3e38, the largest float32")
         check_folder(self.out, self.resume)
 
@@ -129,7 +131,7 @@ class Streams:
 
 def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
     """One of OPTIMIZERS."""
-    own = {"momentum": settings.momentum} if name == "sgd" else {}
+    own = {"momentum": settings.momentum} if name in WITH_MOMENTUM else {}
     parameters = [p for p in module.parameters() if p.requires_grad]
     return OPTIMIZERS[name](parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, **own)
 
@@ -161,7 +163,7 @@ def run_private(
         criterion=task.loss,
         clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
-        expected_batch_size=settings.expected_batch_size or max(1, round(plan.batch_share * task.size)),
+        expected_batch_size=settings.expected_batch_size or expected_batch_size(plan, task.size),
         noise_generator=streams.noise,
         sample_generator=streams.batches,
     )
@@ -254,11 +256,16 @@ class _Work:
         """Whether results of this step may be seen; every process but the chief is blind."""
         if not self.chief:
             return wanted
-        trainable = (p for p in self.module.parameters() if p.requires_grad)
-        permitted = self.journal.permits(step, wanted, lambda: weights_digest(trainable))
+        permitted = self.journal.permits(step, wanted, lambda: weights_digest(self.trained.values()))
         if permitted and not self.repeatable:  # at once, before an evaluation that may take long
             self._write_checkpoint(self.history)
         return permitted
+
+    @property
+    def trained(self) -> dict[str, nn.Parameter]:
+        """By name, what of the released weights is trained."""
+        released = self.task.released(self.module)
+        return {name: p for name, p in released.named_parameters() if p.requires_grad}
 
     @property
     def repeatable(self) -> bool:
@@ -309,6 +316,7 @@ class _Work:
             _how(self.settings, self.engine.seeded, metrics),
             audit,
             self.journal,
+            list(self.trained),
             covered.summary(out / METRICS, len(metrics)),
             self.settings.job and _anywhere(self.settings.job),
         )
@@ -385,7 +393,7 @@ def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dic
     return {
         "optimizer": settings.optimizer,
         "learning_rate": settings.learning_rate,
-        "momentum": settings.momentum,
+        **({"momentum": settings.momentum} if settings.optimizer in WITH_MOMENTUM else {}),
         "weight_decay": settings.weight_decay,
         "schedule": settings.schedule,
         "seeded": seeded,

@@ -22,6 +22,7 @@ from plrvo.validate import InvalidArgument, native, plain_number
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
 
+LARGEST_RATE = 3e38  # torch multiplies parameters of 32 bits by it
 NO_NOISE = "none"  # in the place of a noise: trains without privacy
 _ORDER = ("epochs", "batch_size", "restart_every", "separation")
 _FIXED_BY_PLAN = ("noise", *OPTIONS, "epsilon", "delta", "clip", "sample_rate", "steps", "correlation", *_ORDER)
@@ -95,6 +96,7 @@ class Job:
                 _check_form(name, getattr(self, name), hint)
         object.__setattr__(self, "noise_options", MappingProxyType(_given(self.noise_options)))
         _check_together(self.asked)
+        _check_ranges(self)
 
     @property
     def private(self) -> bool:
@@ -198,6 +200,25 @@ def _check_together(asked: Mapping[str, Any]) -> None:
     Specification(noise or USUAL, of_noise).check(fitted=fitted or not of_noise)
     if not fitted and not of_noise:
         raise InvalidArgument("epsilon", None, "a budget, or the parameters of the noise")
+
+
+def check_momentum(optimizer: str | None, asked: Mapping[str, Any]) -> None:
+    """Refuse a momentum beside an optimizer that has none; an optimizer of None is yet to be chosen."""
+    if optimizer not in (None, "sgd") and "momentum" in asked:
+        raise InvalidArgument(
+            "momentum", asked["momentum"], f"no value beside `optimizer` {optimizer}, which has its own"
+        )
+
+
+def _check_ranges(job: Job) -> None:
+    """Refuse numbers that would fail, or mean nothing, after work has been done."""
+    check_momentum(job.optimizer, job.asked)
+    if job.learning_rate is not None and not 0 < job.learning_rate < LARGEST_RATE:
+        raise InvalidArgument("learning_rate", job.learning_rate, "above 0 and below 3e38, the largest float32")
+    if not 0 <= job.momentum < 1:
+        raise InvalidArgument("momentum", job.momentum, "at least 0 and below 1")
+    if not 0 <= job.weight_decay < LARGEST_RATE:
+        raise InvalidArgument("weight_decay", job.weight_decay, "0 or above, and below 3e38")
 
 
 @cache

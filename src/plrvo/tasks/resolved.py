@@ -18,7 +18,7 @@ from plrvo.records import Receipt
 from plrvo.records.folder import METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
-from plrvo.tasks.job import Job
+from plrvo.tasks.job import Job, check_momentum
 from plrvo.tasks.preset import Task
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
@@ -91,6 +91,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         return getattr(preset.defaults, name) if value is None else value
 
     optimizer, schedule, delta = chosen("optimizer"), chosen("schedule"), chosen("delta")
+    check_momentum(optimizer, job.asked)
     correlation: Correlation | None = None
     if job.plan is not None:
         work, delta = job.plan.workload, job.plan.delta

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from plrvo.accounting import Epsilon, Plan, Workload, calibrate
 from plrvo.accounting.exact import on_grid
 from plrvo.noise import Keystream, Laplace, Noise
+from plrvo.records import derived
 from plrvo.training import accountant, checkpoint, given
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
 from plrvo.training.draws import Draws, WorkersLoader
@@ -159,7 +160,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         dimension = self._checked_dimension(module, optimizer, clipping)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         size = self._size_of(data_loader)
-        batch_size = max(1, round(plan.batch_share * size)) if expected_batch_size is None else expected_batch_size
+        batch_size = derived.expected_batch_size(plan, size) if expected_batch_size is None else expected_batch_size
         positive_integer(expected_batch_size=batch_size)
         draws = Draws()
         loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)

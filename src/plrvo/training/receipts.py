@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
 from plrvo.records.journal import Journal
 from plrvo.records.seeding import is_seeded
-from plrvo.records.weights import elements
+from plrvo.records.weights import Tensors
 from plrvo.validate import InvalidArgument
 from plrvo.version import __version__
 
@@ -34,18 +34,20 @@ def make_receipt(
     run: dict[str, Any],
     audit: dict[str, Any] | None = None,
     journal: Journal | None = None,
+    trained: Sequence[str] | None = None,
     metrics: dict[str, Any] | None = None,
     job: dict[str, Any] | None = None,
 ) -> Receipt:
     """`task` says what was trained on what; `run` how (`seeded` and `randomness`, optimizer, metrics).
 
-    `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released,
-    with `metrics` (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for.
+    `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released
+    (`trained` are the names of the weights that it has digests of, in their order), with `metrics`
+    (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for.
     """
     plan = engine.plan
     if plan is None:
         raise InvalidArgument("plan", None, "an engine that has trained with a plan")
-    if elements(weights) is None:
+    if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     ledger = engine.accountant.ledger
     if ledger.steps != optimizer.steps_taken:
@@ -55,11 +57,11 @@ def make_receipt(
         raise InvalidArgument(
             "noise", plan.noise.to_dict(), "one for which an epsilon can be certified: use more noise"
         )
-    trained = sum(p.numel() for p in optimizer.params)
+    parameters = sum(p.numel() for p in optimizer.params)
     parts = {
         "revision": REVISION,
         "job": job,
-        "task": {**task, "trainable_parameters": task.get("trainable_parameters", trained)},
+        "task": {**task, "trainable_parameters": task.get("trainable_parameters", parameters)},
         "plan": plan.to_dict(),
         "ledger": ledger.to_list(),
         "steps": optimizer.steps_taken,
@@ -72,7 +74,11 @@ def make_receipt(
         "arithmetic": derived.arithmetic(plan.noise),
         "run": {**run, **_facts(engine, optimizer), "seeded": is_seeded(run)},
         "metrics": metrics,
-        "weights": {"file": weights.name, "sha256": derived.file_digest(weights)},
+        "weights": {
+            "file": weights.name,
+            "sha256": derived.file_digest(weights),
+            "trained": None if trained is None else list(trained),
+        },
         "versions": _versions(),
         "audit": audit,
         "journal": None if journal is None else journal.summary(),
