@@ -170,7 +170,7 @@ def test_numbers_that_no_optimizer_can_use_are_refused_as_they_were_typed(wish):
 
 
 def test_a_momentum_beside_the_optimizer_of_a_preset_that_has_none_is_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match="momentum=0.5"):
+    with pytest.raises(InvalidArgument, match=r"momentum=0\.5"):
         check_momentum("adamw", Job("digits", epsilon=3.0, momentum=0.5).asked)
     check_momentum("adamw", Job("digits", epsilon=3.0).asked)
 

@@ -165,6 +165,9 @@ def reproduction_findings(run: Reproduction) -> list[Finding]:
         if count:
             text = text if count == 1 else text.replace("prints", "print")
             found.append(Finding(tone, word, f"{_of('row', count)} of {len(stands)} {text}."))
+    if any(one is not Standing.unknown for one in stands):
+        text = f"The brackets of rows are as the file has them. `plrvo reproduce {run.entry}` computes them anew."
+        found.append(Finding(Tone.note, "Not recomputed", text))
     flagged = sum(bool(row.flags) for row in run.rows)
     if flagged:
         text = f"{_of('row', flagged)} of {len(stands)} with a remark in the table: read it before you rely on them."
