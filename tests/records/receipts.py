@@ -67,12 +67,12 @@ def _grouped(folder: Path) -> Path:
 
 def _per_layer(folder: Path) -> Path:
     noise = plrvo.GammaPLRV(20.0, 0.05, shared=True)
-    return run(folder, plrvo.Plan.certify(noise, WORK, DELTA), clipping="per_layer", postprocess="clamp")
+    return run(folder, plrvo.Plan.certify(noise, WORK, DELTA, clipping="per_layer"), postprocess="clamp")
 
 
 def _l1(folder: Path) -> Path:
-    work = replace(WORK, dimension=1)
-    return run(folder, plrvo.Plan.certify(plrvo.Laplace(2.0), work, DELTA), clipping="l1", grad_sample_mode="hooks")
+    plan = plrvo.Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="l1")
+    return run(folder, plan, grad_sample_mode="hooks")
 
 
 def _asked(folder: Path) -> Path:

@@ -9,7 +9,8 @@ Every leaf of a receipt is one of three kinds:
 | `steps`, `complete`, `delta`, `epsilon`, `group`, `adjacency`, `sampler`, `visits`, `arithmetic` | recomputed |
 | `run.metrics`, `metrics`, `journal`, `weights` | compared with the files beside the receipt, and with each other |
 | `audit` | recomputed from its counts, and compared with the claim and the canaries (`plrvo.audit.receipt`) |
-| `run.clipping`, `.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
+| `run.clipping` | the plan's; the first plans do not say it |
+| `run.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
 | `job` | what it asks for is what the run was; else of the right form (`asked`) |
 | the rest of `run`, `task` and `versions` | words and settings which no guarantee rests on: of the right form |
 
@@ -29,19 +30,21 @@ from typing import Any
 
 import numpy as np
 
-from plrvo.accounting import Plan
+from plrvo.accounting import Clipping, Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
 from plrvo.records import asked, claims, derived, journal, metrics, seeding
-from plrvo.records.choices import Clipping, GradSampleMode, Postprocess
+from plrvo.records.choices import GradSampleMode, Postprocess
 from plrvo.records.compared import differing, is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS, JOURNAL, METRICS, NO_WEIGHTS
 from plrvo.records.weights import elements
 from plrvo.validate import InvalidArgument, shortened
 
-REVISION = 3  # of the format: 2 covers metrics, and says whether a seed was used; 3 has the job as it was asked for
+# Of the format: 2 covers metrics, and says whether a seed was used; 3 has the job as it was asked for; in 4 the plan
+# says how gradients are clipped.
+REVISION = 4
 # What a receipt of the revision has, and what has been added since the first ones.
 _ALWAYS = {"receipt", "task", "plan", "ledger", "steps", "complete", "delta", "epsilon", "adjacency", "sampler"}
 _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
@@ -115,7 +118,8 @@ def _examine(receipt: dict[str, Any], folder: Path) -> Findings:
     found = _attempted(lambda: list(_whole(receipt)))
     try:
         _refuse_what_is_too_long(receipt)
-        plan, ledger = Plan.from_dict(receipt["plan"]), read_ledger(receipt["ledger"])
+        clipping = _mapping(receipt["run"], "run").get("clipping")
+        plan, ledger = Plan.from_dict(receipt["plan"], clipping), read_ledger(receipt["ledger"])
     except _WRONG_FORM as error:
         return Findings((*found, f"the plan or the ledger is not valid: {_told(error)}"))
     read = _Read(receipt, folder, plan, ledger)
@@ -148,7 +152,7 @@ def _whole(receipt: dict[str, Any]) -> Iterator[str]:
         yield "the receipt has been changed since it was written (its digest differs)"
     needed, known = _ALWAYS, _ALWAYS | _ADDED
     if "revision" in receipt:
-        if type(receipt["revision"]) is not int or receipt["revision"] not in (2, REVISION):
+        if type(receipt["revision"]) is not int or receipt["revision"] not in range(2, REVISION + 1):
             yield f"it is of revision {shortened(receipt['revision'])}; this version knows {REVISION}"
         known |= _SINCE_2 if receipt["revision"] == 2 else _SINCE_2 | _SINCE_3
         needed = known
@@ -177,16 +181,20 @@ def _in_order(receipt: dict[str, Any]) -> bool:
 
 
 def _plan(read: _Read) -> Iterator[str]:
-    yield from differing("plan", read.receipt["plan"], read.plan.to_dict(), read.older)
+    written = read.receipt["plan"]
+    yield from differing("plan", written, read.plan.to_dict(form=written["plan"]), read.older)
+    if read.revision == REVISION and "clipping" not in written:
+        yield "its plan does not say how gradients are clipped"
     if not is_finite(read.plan.bracket.certified):
         yield "the plan certifies no finite epsilon"
 
 
 def _ledger(read: _Read) -> Iterator[str]:
     yield from differing("ledger", read.receipt["ledger"], read.ledger.to_list())
-    plan, due = read.plan.workload, _due_dimension(read)
-    if due is not None and due > plan.dimension:
-        yield f"it trained {due} parameters; the plan has the dimension {plan.dimension}"
+    plan, trained = read.plan.charged, _trained(read)
+    due = None if trained is None else read.plan.clipping.coordinates(trained)
+    if trained is not None and not read.plan.covers(trained):
+        yield f"it trained {trained} parameters; the plan has the dimension {plan.dimension}"
     correlated = read.ledger.correlation is not None
     if correlated and read.ledger != read.plan.ledger(read.ledger.steps):
         yield "the ledger has another noise, workload or correlation than the plan"
@@ -201,10 +209,8 @@ def _ledger(read: _Read) -> Iterator[str]:
             yield f"the ledger has the dimension {work.dimension}; {due} is that of what was trained"
 
 
-def _due_dimension(read: _Read) -> int | None:
-    """The coordinates that one gradient has: all trained parameters, those of canaries too; one under an l1 clip."""
-    if read.run.get("clipping") == "l1":
-        return 1
+def _trained(read: _Read) -> int | None:
+    """The coordinates that one gradient has: all trained parameters, those of canaries too."""
     trained, planted = read.task.get("trainable_parameters"), read.task.get("canaries")
     if trained is None:
         return None
@@ -280,19 +286,14 @@ def _run(read: _Read) -> Iterator[str]:
         for name in _RUN_SINCE_2:
             if run.get(name) is None and (name != "seeded" or name not in run):
                 yield f"run.{name} is missing"
-    clipping, mode, processes = (run.get(name) for name in ("clipping", "grad_sample_mode", "processes"))
+    mode, processes = run.get("grad_sample_mode"), run.get("processes")
     exact, alone = plan.noise.cell > 0, plan.correlation is not None or read.task.get("canaries")
-    if clipping is not None and clipping not in list(Clipping):
-        yield f"run.clipping is {shortened(clipping)}, and none of {', '.join(Clipping)}"
-    one_hot = plan.noise.worst_in_l1_is_one_hot and plan.workload.dimension == 1
-    if clipping == "l1" and (not one_hot or plan.correlation):
-        yield "it clipped to an l1 norm; that takes Laplace noise and a plan of dimension 1, without correlation"
     if mode is not None and mode not in list(GradSampleMode):
         yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(GradSampleMode)}"
-    if clipping == "l1" and mode not in (None, "hooks"):
+    if plan.clipping is Clipping.l1 and mode not in (None, "hooks"):
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
-    if exact and (clipping not in (None, "flat") or mode not in (None, "hooks") or processes not in (None, 1)):
-        yield "its noise is exact; that takes flat clipping of single gradients in one process"
+    if exact and (mode not in (None, "hooks") or processes not in (None, 1)):
+        yield "its noise is exact; that takes single gradients in one process"
     if processes is not None and not (is_count(processes) and processes > 0):
         yield f"run.processes is {shortened(processes)}"
     if alone and processes not in (None, 1):

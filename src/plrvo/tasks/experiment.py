@@ -51,7 +51,6 @@ class Settings:
     momentum: float = 0.0
     weight_decay: float = 0.0
     schedule: str = "constant"
-    clipping: str = "flat"
     grad_sample_mode: str = "auto"
     postprocess: str | None = None
     expected_batch_size: int | None = None
@@ -73,7 +72,7 @@ class Settings:
     @property
     def fixed(self) -> dict[str, Any]:
         """What a resumed run must have in common with the one that it continues."""
-        names = "learning_rate optimizer momentum weight_decay schedule clipping postprocess grad_sample_mode "
+        names = "learning_rate optimizer momentum weight_decay schedule postprocess grad_sample_mode "
         names += "expected_batch_size seed unsafe_diagnostics"
         return {name: getattr(self, name) for name in names.split()}
 
@@ -159,7 +158,6 @@ def run_private(
         optimizer=build_optimizer(settings.optimizer, module, settings),
         data_loader=whole_batches(task.data),
         criterion=task.loss,
-        clipping=settings.clipping,
         grad_sample_mode=settings.grad_sample_mode,
         expected_batch_size=settings.expected_batch_size or max(1, round(plan.batch_share * task.size)),
         noise_generator=streams.noise,
@@ -214,7 +212,11 @@ class _Work:
         self.journal = Journal.open(self.settings.out / JOURNAL)
         unsafe = self.settings.unsafe_diagnostics and self.chief
         self.diagnostics = Diagnostics(self.settings.out / DIAGNOSTICS, [dict(self.task.unsafe)]) if unsafe else None
-        self.fixed = {**self.settings.fixed, "task": _anywhere(self.task.description)}
+        self.fixed = {
+            **self.settings.fixed,
+            "clipping": str(self.plan.clipping),
+            "task": _anywhere(self.task.description),
+        }
         self.history: list[dict[str, Any]] = []  # the run's own list, which grows
 
     def begin(self) -> list[dict[str, Any]]:

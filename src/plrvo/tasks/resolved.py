@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from plrvo.accounting import Plan, Workload
+from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
@@ -22,11 +22,11 @@ from plrvo.tasks.job import Job
 from plrvo.tasks.preset import Task
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
-from plrvo.training.unwrap import clipped_dimension
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 _AS_ASKED = (
-    *("momentum", "weight_decay", "clipping", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
+    *("momentum", "weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
     *("seed", "unsafe_diagnostics"),
 )
 
@@ -82,7 +82,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         raise InvalidArgument("resume", str(out), "a noise beside it: `noise` none trains without any privacy")
     experiment.check_choices(job.optimizer, job.schedule)
     if job.exact:
-        check_exact(job.clipping, False, job.grad_sample_mode)
+        check_exact(False, job.grad_sample_mode)
     streams = experiment.Streams.from_seed(job.seed)
     preset = catalog.prepare(_request(job, kept), streams.weights)
 
@@ -107,10 +107,10 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     task, module = preset.task, preset.module
     if job.audit is not None:
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
-    dimension, plan = clipped_dimension(module, job.clipping), job.plan
+    dimension, plan = trained_parameters(module), job.plan
     if plan is None and job.private:
         plan = _plan(job, replace(work, dimension=dimension), delta, correlation)
-    elif plan is not None and job.audit is not None and plan.workload.dimension < dimension:
+    elif plan is not None and job.audit is not None and not plan.covers(dimension):
         room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
         raise InvalidArgument("audit", job.audit, room)
     if plan is not None and job.exact:
@@ -137,11 +137,11 @@ def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Reque
 
 
 def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> Plan:
-    described = job.specification
+    described, clipping = job.specification, job.clipping or Clipping.flat
     if job.epsilon is not None:
-        return Plan.fitted(described, work, delta, job.epsilon, correlation)
+        return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping)
     noise = described if isinstance(described, Noise) else described.noise(work.clip)
-    return Plan.certify(noise, work, delta, None, correlation)
+    return Plan.certify(noise, work, delta, None, correlation, clipping)
 
 
 def _with_canaries(
