@@ -15,8 +15,9 @@ from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.files import json_digest
 from plrvo.tasks import catalog
 from plrvo.tasks.audited import Planting, with_canaries
-from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
 from plrvo.tasks.job import Job
+from plrvo.tasks.settings import Settings, Streams
 
 WORK = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=650)
 FIVE_PER_EPOCH = plrvo.Workload(sample_rate=1.0, steps=6, clip=1.0, dimension=650)

@@ -16,8 +16,9 @@ from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.audit.planted import Planted
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.tasks.audited import Planting, canary_seed, with_canaries
-from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
 from plrvo.tasks.preset import InMemory, Task
+from plrvo.tasks.settings import Settings, Streams
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import Interrupted
 from plrvo.validate import InvalidArgument

@@ -16,7 +16,7 @@ from plrvo.audit.receipt import verify
 from plrvo.cli.main import app
 from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
-from plrvo.tasks.experiment import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
+from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
 from plrvo.tasks.job import NO_NOISE, Job
 from plrvo.training.checkpoint import _pack, _unpack
 from plrvo.validate import InvalidArgument

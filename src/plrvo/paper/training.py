@@ -154,11 +154,12 @@ def train(
 
 def dimension_of(recipe: Recipe, context: Context) -> int:
     """The number of parameters that the recipe trains."""
-    from plrvo.tasks import catalog, experiment
+    from plrvo.tasks import catalog
+    from plrvo.tasks.settings import Streams
     from plrvo.training.unwrap import trained_parameters
 
     request = catalog.Request(recipe.task, recipe.model, context.data_dir, dict(recipe.options), context.kept)
-    return trained_parameters(catalog.prepare(request, experiment.Streams.from_seed(0).weights).module)
+    return trained_parameters(catalog.prepare(request, Streams.from_seed(0).weights).module)
 
 
 def _remove_unfinished(out: Path) -> None:

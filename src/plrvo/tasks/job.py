@@ -142,7 +142,7 @@ class Job:
     @staticmethod
     def resumed(out: Path, words: Mapping[str, Any]) -> Job:
         """The job of the run in `out`. What is given beside it must be as it was, but for `_ANEW`."""
-        from plrvo.tasks.experiment import read_job
+        from plrvo.tasks.settings import read_job
 
         recorded = read_job(out)
         if recorded is None:

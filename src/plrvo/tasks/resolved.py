@@ -20,6 +20,7 @@ from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.job import Job
 from plrvo.tasks.preset import Task
+from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
 from plrvo.training.unwrap import trained_parameters
@@ -62,8 +63,8 @@ class Resolved:
     model: str
     plan: Plan | None
     work: Workload
-    settings: experiment.Settings
-    streams: experiment.Streams
+    settings: Settings
+    streams: Streams
 
     def train(self, watch: Watcher | None = None) -> Trained:
         """All steps, or those that are left."""
@@ -77,13 +78,13 @@ class Resolved:
 
 def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] | None) -> Resolved:
     """See `Job.resolve`. What can be refused without loading anything is refused first."""
-    experiment.check_folder(out, resume)
+    check_folder(out, resume)
     if resume and not job.private:
         raise InvalidArgument("resume", str(out), "a noise beside it: `noise` none trains without any privacy")
-    experiment.check_choices(job.optimizer, job.schedule)
+    check_choices(job.optimizer, job.schedule)
     if job.exact:
         check_exact(False, job.grad_sample_mode)
-    streams = experiment.Streams.from_seed(job.seed)
+    streams = Streams.from_seed(job.seed)
     preset = catalog.prepare(_request(job, kept), streams.weights)
 
     def chosen(name: str) -> Any:
@@ -117,7 +118,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         plan = on_grid(plan, job.grid)
     # A clipped gradient has at most the norm of the clip, so the rate of sgd is asked for in units of it.
     unit = work.clip if plan is not None and optimizer == "sgd" else 1.0
-    settings = experiment.Settings(
+    settings = Settings(
         out=out,
         learning_rate=chosen("learning_rate") / unit,
         optimizer=optimizer,
