@@ -16,8 +16,8 @@ import plrvo
 from checks.torture import faults
 from checks.torture.process import Command, Ended, seen
 from plrvo.audit.receipt import verify
+from plrvo.records.folder import CHECKPOINT, JOURNAL, LOCK, METRICS, RECEIPT, WEIGHTS
 from plrvo.records.journal import Journal, unreconciled
-from plrvo.tasks.experiment import CHECKPOINT, JOURNAL, LOCK, METRICS, RECEIPT, WEIGHTS
 
 STEPS = 20
 BASE = ["train", "digits", "--model", "logistic", "--lr", "0.5", "--json"]

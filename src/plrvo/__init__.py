@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from plrvo.accounting import Epsilon, Ledger, Plan, Workload, calibrate, delta, epsilon
+from plrvo.accounting import Clipping, Epsilon, Ledger, Plan, Workload, calibrate, delta, epsilon
 from plrvo.designer import Design, design
 from plrvo.noise import (
     PLRV,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLRV",
     "ChiSquaredSeed",
+    "Clipping",
     "Design",
     "Epsilon",
     "ExponentialSeed",

@@ -72,7 +72,8 @@ def test_streams_of_a_seed_are_told_even_where_the_settings_have_none(tmp_path, 
 
     import plrvo
     from plrvo.tasks import catalog
-    from plrvo.tasks.experiment import Settings, Streams, run_private
+    from plrvo.tasks.experiment import run_private
+    from plrvo.tasks.settings import Settings, Streams
 
     streams = Streams.from_seed(5)
     preset = catalog.prepare(catalog.Request("digits", "logistic", None, {}), streams.weights)

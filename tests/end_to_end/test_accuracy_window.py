@@ -5,16 +5,17 @@ import pytest
 import plrvo
 from plrvo.tasks import experiment
 from plrvo.tasks.catalog import Request, prepare
+from plrvo.tasks.settings import Settings, Streams
 
 CLIP, SIGMA = 0.1, 4.17
 
 
 def accuracy_after(steps: int, data_dir, out) -> float:
-    streams = experiment.Streams.from_seed(0)
+    streams = Streams.from_seed(0)
     preset = prepare(Request("fashion-mnist", "cnn", data_dir), streams.weights)
     work = plrvo.Workload(sample_rate=0.01, steps=steps, clip=CLIP, dimension=26_010)
     plan = plrvo.Plan.certify(plrvo.Laplace(SIGMA * CLIP), work, 1e-5)
-    settings = experiment.Settings(
+    settings = Settings(
         out=out,
         learning_rate=0.1 / CLIP,
         momentum=0.9,

@@ -11,8 +11,9 @@ import plrvo
 from plrvo.cli.main import main
 from plrvo.records.folder import DIAGNOSTICS as FILE
 from plrvo.tasks import catalog
-from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
 from plrvo.tasks.preset import InMemory
+from plrvo.tasks.settings import Settings, Streams
 from plrvo.training import PoissonSampler
 
 BASE = ["train", "digits", "--model", "logistic", "--noise", "laplace", "--scale", "3", "--clip", "1", "--seed", "4"]

@@ -12,6 +12,7 @@ import plrvo
 from plrvo.cli.main import main
 from plrvo.tasks import experiment
 from plrvo.tasks.catalog import Request, prepare
+from plrvo.tasks.settings import Settings, Streams
 from plrvo.tasks.text.models import load_checkpoint
 from plrvo.training.loop import Interrupted
 from plrvo.training.unwrap import trained_parameters
@@ -69,12 +70,12 @@ def test_every_choice_trains_and_its_receipt_verifies(capsys, data_dir, tmp_path
 
 def trained(data_dir, checkpoint, out, stop_at=None, resume=False):
     """The weights of a run with biases, which may be told to stop after some step."""
-    streams = experiment.Streams.from_seed(1)
+    streams = Streams.from_seed(1)
     options = {"limit": 200, "max_length": 12, "trainable": "bias"}
     preset = prepare(Request("sick", checkpoint, data_dir, options), streams.weights)
     work = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=trained_parameters(preset.module))
     plan = plrvo.Plan.certify(plrvo.Gaussian(2.0), work, 1e-3)
-    settings = experiment.Settings(
+    settings = Settings(
         out=out, learning_rate=0.01, optimizer="adamw", schedule="linear", physical_batch=8, resume=resume, seed=1
     )
 

@@ -15,8 +15,9 @@ from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.files import json_digest
 from plrvo.tasks import catalog
 from plrvo.tasks.audited import Planting, with_canaries
-from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
 from plrvo.tasks.job import Job
+from plrvo.tasks.settings import Settings, Streams
 
 WORK = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=650)
 FIVE_PER_EPOCH = plrvo.Workload(sample_rate=1.0, steps=6, clip=1.0, dimension=650)
@@ -67,12 +68,12 @@ def _grouped(folder: Path) -> Path:
 
 def _per_layer(folder: Path) -> Path:
     noise = plrvo.GammaPLRV(20.0, 0.05, shared=True)
-    return run(folder, plrvo.Plan.certify(noise, WORK, DELTA), clipping="per_layer", postprocess="clamp")
+    return run(folder, plrvo.Plan.certify(noise, WORK, DELTA, clipping="per_layer"), postprocess="clamp")
 
 
 def _l1(folder: Path) -> Path:
-    work = replace(WORK, dimension=1)
-    return run(folder, plrvo.Plan.certify(plrvo.Laplace(2.0), work, DELTA), clipping="l1", grad_sample_mode="hooks")
+    plan = plrvo.Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="l1")
+    return run(folder, plan, grad_sample_mode="hooks")
 
 
 def _asked(folder: Path) -> Path:

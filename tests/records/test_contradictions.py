@@ -268,6 +268,38 @@ def test_an_l1_clip_that_is_called_another_is_found(folder, change):
     assert forge(folder, lambda receipt: receipt["run"].update(change))
 
 
+def revision_before(receipt):
+    """As an older version wrote it, whose plans did not say the clipping, and had dimension 1 under an l1 clip."""
+    plan = plrvo.Plan.from_dict(receipt["plan"])
+    receipt |= {"revision": 3, "plan": plan.to_dict(form=1)}
+    receipt["versions"]["plrvo_code"] = "older"
+
+
+@pytest.mark.parametrize("folder", ["poisson", "correlated", "l1"], indirect=True)
+def test_receipts_of_the_revision_before_verify_still(folder):
+    assert forge(folder, revision_before) == []
+    assert examine(folder / "receipt.json").plan.clipping == examine(folder / "receipt.json").run["clipping"]
+    assert forge(folder, lambda receipt: receipt["run"].update(clipping="other"))
+
+
+@pytest.mark.parametrize("folder", ["l1"], indirect=True)
+def test_a_plan_that_does_not_say_its_clipping_is_of_an_older_receipt(folder):
+    def older_plan(receipt):
+        revision_before(receipt)
+        receipt["revision"] = 4
+
+    assert any("how gradients are clipped" in line for line in forge(folder, older_plan))
+
+
+@pytest.mark.parametrize("folder", ["poisson", "l1"], indirect=True)
+@pytest.mark.parametrize("clipping", ["flat", "per_layer", "l1"])
+def test_a_clipping_that_is_not_the_plans_is_found(folder, clipping):
+    ran = json.loads((folder / "receipt.json").read_text())["run"]["clipping"]
+    if clipping != ran:
+        assert forge(folder, lambda receipt: receipt["run"].update(clipping=clipping))
+        assert forge(folder, lambda r: (r["plan"].update(clipping=clipping), r["run"].update(clipping=ran)))
+
+
 @pytest.mark.parametrize("name", ["audited", "corr", "exact"])
 def test_the_first_receipts_verify_still(name):
     examined = examine(FIRST / name / "receipt.json")

@@ -26,8 +26,8 @@ CORRELATED = frozenset({"correlated", "cyclic"})
 FREE = {
     "plan.epsilon": (UNASKED, "a budget is a wish; that the certified epsilon does not exceed it is checked"),
     "plan.workload.dimension": (
-        {"grouped", "asked"},
-        "a plan may be for more parameters; Gaussian noise costs the same",
+        {"grouped", "asked", "l1"},
+        "a plan may be for more parameters; Gaussian noise, and an l1 clip, cost the same in any dimension",
     ),
     "postprocess": (UNASKED, AFTER),
     "run.expected_batch_size": (EVERY, "a public divisor: whatever it is, the sum has its noise already"),
@@ -41,7 +41,6 @@ FREE = {
         EVERY - {"exact", "audited"} - CORRELATED,
         "noise is added once, however many processes there are",
     ),
-    "run.clipping": (ALL - {"exact", "l1"}, "flat and per_layer clip the whole gradient to the same norm"),
     "run.randomness": ({"exact", "audited"}, "seeded runs: whichever seed; only one sentence says that there was none"),
     "run.unsafe_diagnostics": (
         UNASKED - {"audited"},
@@ -163,7 +162,7 @@ def test_no_leaf_can_have_another_form(kind):
 
 # May be left out: what is not there is not claimed.
 SILENT = {name for name in FREE if name.startswith(("task.", "run.", "versions"))} | {"task.canaries.coordinates"}
-SILENT -= {"run.expected_batch_size", "run.grad_sample_mode", "run.processes", "run.clipping", "run.randomness"}
+SILENT -= {"run.expected_batch_size", "run.grad_sample_mode", "run.processes", "run.randomness"}
 SILENT -= {"task.trainable_parameters"}
 # What was done without being asked for by name: only what suits the task.
 ONLY_IF_ASKED = {"job.task", "job.noise", "job.epsilon", "job.postprocess", "job.seed"}

@@ -9,7 +9,8 @@ from tests.report.samples import reproduction, train
 
 import plrvo
 from plrvo.tasks import catalog
-from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
+from plrvo.tasks.settings import Settings, Streams
 from plrvo.training.loop import Interrupted
 
 

@@ -16,8 +16,9 @@ from plrvo.audit.one_run import CanaryKind, Rule
 from plrvo.audit.planted import Planted
 from plrvo.noise import GammaPLRV, Gaussian, Laplace, Noise
 from plrvo.tasks.audited import Planting, canary_seed, with_canaries
-from plrvo.tasks.experiment import Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
 from plrvo.tasks.preset import InMemory, Task
+from plrvo.tasks.settings import Settings, Streams
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import Interrupted
 from plrvo.validate import InvalidArgument
@@ -52,14 +53,14 @@ def planting(kind="gradient", canaries=300, coordinates=1, claim=None, seed=7) -
     return Planting(Rule(canaries, 0.99, DELTA), CanaryKind(kind), seed, coordinates, claim)
 
 
-def audit(folder, shape, epsilon=1.0, plant=None, broken=None, work=WORK, steps=None, **settings):
+def audit(folder, shape, epsilon=1.0, plant=None, broken=None, work=WORK, steps=None, clipping="flat", **settings):
     """(receipt, observer) of one run that claims `epsilon`; `broken` turns the honest noise into the one used."""
     task, module = toy_task()
     task, module, observer = with_canaries(task, module, plant or planting(), work.clip)
     dimension = sum(p.numel() for p in module.parameters())
     work = replace(work, dimension=dimension)
     noise = plrvo.calibrate(shape, work, epsilon, DELTA)
-    plan = plrvo.Plan.certify(broken(noise) if broken else noise, work, DELTA, epsilon)
+    plan = plrvo.Plan.certify(broken(noise) if broken else noise, work, DELTA, epsilon, clipping=clipping)
     how = {"learning_rate": 0.2, "evaluate_every": 40, "checkpoint_every": 40, **settings}
     receipt = run_private(task, module, plan, Settings(folder, **how), Streams.from_seed(5))
     return receipt, observer

@@ -16,7 +16,7 @@ from plrvo.audit.receipt import verify
 from plrvo.cli.main import app
 from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
-from plrvo.tasks.experiment import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
+from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
 from plrvo.tasks.job import NO_NOISE, Job, check_momentum
 from plrvo.training.checkpoint import _pack, _unpack
 from plrvo.validate import InvalidArgument
@@ -192,7 +192,7 @@ def test_a_job_comes_to_a_plan_that_certifies_its_budget_for_what_is_trained(tmp
     audited = replace(SMALL, audit=300).resolve(tmp_path)
     assert audited.plan.workload.dimension == 950
     l1 = replace(SMALL, clipping="l1", grad_sample_mode="hooks").resolve(tmp_path)
-    assert l1.plan.workload.dimension == 1
+    assert (l1.plan.workload.dimension, l1.plan.charged.dimension) == (650, 1)
 
 
 def test_a_plan_brings_its_own_and_needs_room_for_canaries(tmp_path):
@@ -254,9 +254,10 @@ def test_what_is_given_beside_a_run_is_as_it_was(tmp_path):
         assert said in str(refused.value)
 
 
-def change_record(folder, change):
+def change_record(folder, change, plan=None):
     tensors, record = _unpack(folder / CHECKPOINT)
     change(record["extra"])
+    record["plan"] = record["plan"] if plan is None else plan
     (folder / CHECKPOINT).write_bytes(_pack(tensors, record))
 
 
@@ -266,6 +267,28 @@ def test_a_folder_of_an_older_version_needs_the_options_again(tmp_path):
     with pytest.raises(InvalidArgument, match="the options of the run as well"):
         Job.resumed(tmp_path, {"seed": 3})
     assert Job.resumed(tmp_path, SMALL.to_dict()).resolve(tmp_path, resume=True).train().receipt["complete"]
+
+
+L1 = {"clipping": "l1", "grad_sample_mode": "hooks"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        replace(SMALL, **L1),
+        Job("digits", model="logistic", plan=plrvo.Plan.certify(PLAN.noise, PLAN.workload, 1e-5, clipping="l1"), **L1),
+    ],
+    ids=["fitted", "planned"],
+)
+def test_a_run_of_a_version_whose_plans_did_not_say_the_clipping_goes_on(tmp_path, job):
+    begun(tmp_path, job, kill_at=3)
+    before = job.resolve(tmp_path / "other").plan.to_dict(form=1)
+    assert before["workload"]["dimension"] == 1
+    words = job.to_dict() if job.plan is None else {**job.to_dict(), "plan": before}
+    change_record(tmp_path, lambda extra: extra.update(job=words), before)
+    trained = Job.resumed(tmp_path, {}).resolve(tmp_path, resume=True).train()
+    assert trained.receipt["complete"]
+    assert verify(tmp_path / RECEIPT) == []
 
 
 @pytest.mark.parametrize("job", [{"task": "digits"}, {"epsilon": 1.0}, 7, {"task": "digits", "epsilon": "much"}])

@@ -8,9 +8,11 @@ from torch import nn
 
 import plrvo
 from plrvo.audit.receipt import verify
+from plrvo.records.folder import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS
 from plrvo.records.journal import Journal
 from plrvo.tasks import catalog
-from plrvo.tasks.experiment import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS, Settings, Streams, run_private
+from plrvo.tasks.experiment import run_private
+from plrvo.tasks.settings import Settings, Streams
 from plrvo.validate import InvalidArgument
 
 WORK = plrvo.Workload(sample_rate=0.05, steps=12, clip=1.0, dimension=650)

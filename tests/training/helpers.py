@@ -53,15 +53,14 @@ def private(
 ) -> tuple[PrivacyEngine, Any, Any, Any, Any]:
     """(engine, module, optimizer, loss, loader)."""
     module = module or small_model()
-    dimension = 1 if clipping == "l1" else dimension_of(module)
-    work = plrvo.Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)
-    engine = PrivacyEngine(plrvo.Plan.certify(noise, work, 1e-4, epsilon), postprocess=postprocess)
+    work = plrvo.Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension_of(module))
+    plan = plrvo.Plan.certify(noise, work, 1e-4, epsilon, clipping=clipping)
+    engine = PrivacyEngine(plan, postprocess=postprocess)
     prepared = engine.make_private(
         module=module,
         optimizer=torch.optim.SGD(module.parameters(), lr=learning_rate),
         data_loader=DataLoader(data or small_data()),
         grad_sample_mode=mode,
-        clipping=clipping,
         loss_reduction=loss_reduction,
         noise_generator=seeded(seed),
         sample_generator=seeded(seed + 1000),

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from plrvo.tasks.experiment import Settings
 from plrvo.tasks.preset import InMemory, whole_batches
+from plrvo.tasks.settings import Settings
 from plrvo.training import PoissonSampler
 from plrvo.training.loop import Run, forward, train
 from plrvo.training.plain import PlainOptimizer, summed

@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.noise import Keystream
-from plrvo.tasks.experiment import Streams
+from plrvo.tasks.settings import Streams
 from plrvo.training import PrivacyEngine
 from plrvo.training.randomness import generator_for
 from plrvo.validate import InvalidArgument

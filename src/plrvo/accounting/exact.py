@@ -52,7 +52,7 @@ def on_grid(plan: Plan, cell: float | None = None) -> Plan:
     _check_cell(cell, work)
     if plan.epsilon is not None:
         noise = noise.scaled(GridNoise(noise, cell).sensitivity(work.clip, work.dimension) / work.clip * (1 + 1e-9))
-    return Plan.certify(GridNoise(noise, cell), work, plan.delta, plan.epsilon)
+    return Plan.certify(GridNoise(noise, cell), work, plan.delta, plan.epsilon, clipping=plan.clipping)
 
 
 def _check_cell(cell: float, work: Workload) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from plrvo.accounting.adjacency import Adjacency, Sampling
 from plrvo.accounting.bracket import AnyLedger, Epsilon
 from plrvo.accounting.calibration import narrowest
+from plrvo.accounting.clipping import Clipping
 from plrvo.accounting.correlated import Correlation, CyclicPoisson, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.validate import InvalidArgument, positive, probability
 
+FORMAT = 2  # 1 did not say how gradients are clipped, and has the dimension 1 under an l1 clip
 LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
 
 
@@ -26,7 +28,8 @@ class Plan:
 
     A plan is made by `Plan.certify` (or read from a file, which recomputes it): it cannot claim what is not certified.
     `epsilon` is the budget, None for a noise that was given rather than fitted to one. With a `correlation` the noise
-    is that of its rows, the sampling rate is 1, and the adjacency is zero-out (theory, section 11).
+    is that of its rows, the sampling rate is 1, and the adjacency is zero-out (theory, section 11). `clipping` says
+    which norm of a gradient the workload's clip bounds; the dimension is that of all that is trained under any of them.
     """
 
     noise: Noise
@@ -35,6 +38,7 @@ class Plan:
     delta: float
     bracket: Epsilon
     correlation: Correlation | None = field(default=None, kw_only=True)
+    clipping: Clipping = field(default=Clipping.flat, kw_only=True)
 
     @staticmethod
     def certify(
@@ -43,9 +47,10 @@ class Plan:
         delta: float,
         epsilon: float | None = None,
         correlation: Correlation | None = None,
+        clipping: str = Clipping.flat,
     ) -> Plan:
         """A plan with its bracket computed; refused where the noise misses the budget."""
-        plan = Plan._computed(noise, workload, delta, epsilon, correlation)
+        plan = Plan._computed(noise, workload, delta, epsilon, correlation, Clipping.named(clipping))
         plan._keeps(epsilon)
         return plan
 
@@ -56,20 +61,28 @@ class Plan:
         delta: float,
         epsilon: float,
         correlation: Correlation | None = None,
+        clipping: str = Clipping.flat,
     ) -> Plan:
         """The plan of the narrowest noise of a specification, or of the shape of a noise, that certifies the budget."""
-        noise = narrowest(shape, workload, epsilon, delta, correlation)
-        return Plan.certify(noise, workload, delta, epsilon, correlation)
+        charged = _charged(workload, Clipping.named(clipping))
+        noise = narrowest(shape, charged, epsilon, delta, correlation)
+        return Plan.certify(noise, workload, delta, epsilon, correlation, clipping)
 
     @staticmethod
     def _computed(
-        noise: Noise, workload: Workload, delta: float, epsilon: float | None, correlation: Correlation | None
+        noise: Noise,
+        workload: Workload,
+        delta: float,
+        epsilon: float | None,
+        correlation: Correlation | None,
+        clipping: Clipping,
     ) -> Plan:
         probability(delta=delta)
         if epsilon is not None:
             positive(epsilon=epsilon)
-        bracket = ledger_of(noise, workload, correlation, workload.steps).epsilon(delta)
-        return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation)
+        _check_clipping(clipping, noise, correlation)
+        bracket = ledger_of(noise, _charged(workload, clipping), correlation, workload.steps).epsilon(delta)
+        return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation, clipping=clipping)
 
     def _keeps(self, most: float | None) -> None:
         # All digits: where the last ones decide, a rounded number would refuse 30 for being more than 30.
@@ -77,6 +90,20 @@ class Plan:
             raise InvalidArgument(
                 "epsilon", self.epsilon, f"at least {self.bracket.certified!r}, which this noise certifies"
             )
+
+    @property
+    def charged(self) -> Workload:
+        """The workload that the account has: gradients of l2 norm `clip` in so many coordinates cost the most."""
+        return _charged(self.workload, self.clipping)
+
+    def covers(self, dimension: int) -> bool:
+        """Whether gradients with so many coordinates cost no more than is charged."""
+        return self.clipping.coordinates(dimension) <= self.charged.dimension
+
+    def check_clipping(self, given: str | None) -> None:
+        """Refuse a clipping beside the plan that is not its own."""
+        if given is not None and Clipping.named(given) is not self.clipping:
+            raise InvalidArgument("clipping", str(given), f"{self.clipping}, which the plan is certified for")
 
     @property
     def batch_share(self) -> float:
@@ -95,14 +122,19 @@ class Plan:
 
     def ledger(self, taken: int) -> AnyLedger:
         """What has been released after so many of its steps."""
-        return ledger_of(self.noise, self.workload, self.correlation, taken)
+        return ledger_of(self.noise, self.charged, self.correlation, taken)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; the epsilons in it are for the reader, and are computed afresh when it is read."""
+    def to_dict(self, form: int = FORMAT) -> dict[str, Any]:
+        """Plain data, of the present format or the one before.
+
+        The epsilons in it are for the reader, and are computed afresh when it is read.
+        """
+        says_clipping = form == FORMAT
         return {
-            "plan": 1,
+            "plan": FORMAT if says_clipping else 1,
             "noise": self.noise.to_dict(),
-            "workload": self.workload.to_dict(),
+            "workload": (self.workload if says_clipping else self.charged).to_dict(),
+            **({"clipping": str(self.clipping)} if says_clipping else {}),
             **({} if self.correlation is None else {"correlation": self.correlation.to_dict()}),
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -112,19 +144,23 @@ class Plan:
         }
 
     @staticmethod
-    def from_dict(description: Mapping[str, Any]) -> Plan:
+    def from_dict(description: Mapping[str, Any], clipping: str | None = None) -> Plan:
         """The plan that `to_dict` described; its bracket is recomputed and must not exceed what is written.
 
-        Nor may it exceed the budget, by more than the last digits: another version rounds them otherwise.
+        Nor may it exceed the budget, by more than the last digits: another version rounds them otherwise. `clipping`
+        is what was said beside it: a plan of format 1 does not say it itself, another one has to agree.
         """
         try:
-            if description["plan"] != 1:
-                raise InvalidArgument("plan", description["plan"], "version 1")
+            if type(description["plan"]) is not int or description["plan"] not in (1, FORMAT):
+                raise InvalidArgument("plan", description["plan"], f"format {FORMAT}, or 1")
+            said = clipping or Clipping.flat if description["plan"] == 1 else description["clipping"]
             noise, workload = noise_from_dict(description["noise"]), Workload.from_dict(description["workload"])
             correlated = description.get("correlation")
             correlation = None if correlated is None else Correlation.from_dict(correlated)
             budget = description["epsilon"]
-            plan = Plan._computed(noise, workload, description["delta"], budget, correlation)
+            delta = description["delta"]
+            plan = Plan._computed(noise, workload, delta, budget, correlation, Clipping.named(said))
+            plan.check_clipping(clipping)
             plan._keeps(None if budget is None else budget * (1 + LAST_DIGITS))
             claimed = float(description["epsilon_certified"])
         except (KeyError, TypeError, ValueError) as error:
@@ -139,8 +175,25 @@ class Plan:
         write_json(path, self.to_dict())
 
     @staticmethod
-    def load(path: Path) -> Plan:
+    def load(path: Path, clipping: str | None = None) -> Plan:
+        """The plan in a file; `clipping` as in `from_dict`."""
         description = read_json(path, "plan", "a plan file")
         if not isinstance(description, dict) or "receipt" in description:
             raise InvalidArgument("plan", str(path), "a plan, as `plrvo design --save` writes it")
-        return Plan.from_dict(description)
+        return Plan.from_dict(description, clipping)
+
+
+def _charged(work: Workload, clipping: Clipping) -> Workload:
+    return replace(work, dimension=clipping.coordinates(work.dimension))
+
+
+def _check_clipping(clipping: Clipping, noise: Noise, correlation: Correlation | None) -> None:
+    """Refuse a clipping whose worst gradient is not known for this noise."""
+    if noise.cell and clipping is not Clipping.flat:
+        raise InvalidArgument("clipping", str(clipping), "flat: exact mode rounds gradients whose l2 norm is clipped")
+    if clipping is not Clipping.l1:
+        return
+    if correlation is not None:
+        raise InvalidArgument("clipping", "l1", "flat or per_layer: sensitivities of correlated noise are l2")
+    if not noise.worst_in_l1_is_one_hot:
+        raise InvalidArgument("clipping", "l1", "flat or per_layer: one-hot is worst in l1 for Laplace noise only")

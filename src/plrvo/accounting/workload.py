@@ -13,11 +13,12 @@ _SHORTEST_CLIP = 1e-150  # numbers not far below it have fewer digits, or none
 
 @dataclass(frozen=True)
 class Workload:
-    """`steps` noisy sums of gradients clipped to l2 norm `clip` in `dimension` coordinates, from Poisson batches.
+    """`steps` noisy sums of gradients of norm at most `clip` in `dimension` coordinates, from Poisson batches.
 
-    Every example joins a batch independently with probability `sample_rate`. None of the numbers may depend on the
-    private data. `dimension` is the number of trainable parameters, or the number of coordinates that one example is
-    guaranteed to touch where the model makes gradients sparse.
+    The norm is l2, unless a plan says otherwise (`Clipping`). Every example joins a batch independently with
+    probability `sample_rate`. None of the numbers may depend on the private data. `dimension` is the number of
+    trainable parameters, or the number of coordinates that one example is guaranteed to touch where the model makes
+    gradients sparse.
 
     >>> Workload(sample_rate=0.01, steps=300, clip=0.1, dimension=26_010).steps
     300

@@ -15,6 +15,7 @@ the real mechanism, so that a test on it shows nothing that the mechanism does n
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -85,8 +86,7 @@ class SignLoss(LossLaw):
         self._table = np.interp(np.arange(coordinates + 1), n, np.concatenate(losses))
 
     def mapped(self, transform: Transform) -> LossLaw:
-        law = SignLoss.__new__(SignLoss)
-        law._seed, law._shift, law._m = self._seed, self._shift, self._m
+        law = copy(self)
         law._table = transform(self._table)
         return law
 

@@ -10,6 +10,7 @@ table look-up each. This code shares nothing with `plrvo.accounting.lower`, whic
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,8 @@ class QuantisedLoss(LossLaw):
         self._tables = (_Alias(without), _Alias(with_it))
 
     def mapped(self, transform: Transform) -> LossLaw:
-        law = QuantisedLoss.__new__(QuantisedLoss)
-        law._values, law._tables = transform(self._values), self._tables
+        law = copy(self)
+        law._values = transform(self._values)
         return law
 
     def draw(self, present: bool, count: int, generator: np.random.Generator) -> Array:

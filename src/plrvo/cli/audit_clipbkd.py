@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Clipping, Workload
 from plrvo.audit.mechanism import new_seed
 from plrvo.audit.plot import check_plot, plot_audits
 from plrvo.cli import audit_common as common
@@ -188,7 +188,7 @@ def _loaded(data: DataKind, data_dir: Path | None) -> tuple[Any, Any]:
 
 def _check_covered(receipt: common.Subject, work: Workload) -> None:
     """The receipt's claim must cover the models of the attack: their gradients are among those that it bounds."""
-    if receipt.receipt.run.get("clipping") == "l1":
+    if receipt.receipt.run.get("clipping") == Clipping.l1:
         raise receipt.refuse("l2 clipping, as the models of this attack have")
     if work.dimension > receipt.work.dimension:
         raise receipt.refuse(

@@ -72,7 +72,7 @@ def one_run(
         settings = replace(resolved.settings, evaluate_every=work.steps, checkpoint_every=work.steps)
         if run is not None:
             settings = replace(settings, **_repeated(run, resolved.task.description))
-        claimed = common.claimed(claim, run, plan.noise, work, plan.delta)
+        claimed = common.claimed(claim, run, plan.noise, plan.charged, plan.delta)
         observer.planting = replace(observer.planting, claim=claimed)
         try:
             with StepProgress(f"{job.task}, {plan.noise.kind}") as watch:

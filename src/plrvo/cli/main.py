@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -20,9 +21,7 @@ from plrvo.cli.train import train
 from plrvo.cli.verify import verify
 from plrvo.validate import InvalidArgument, printable, shortened
 
-_UsageError: type[Exception] = typer.BadParameter.__mro__[
-    1
-]  # typer carries its own copy of click, or uses click: take what it has
+_UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which typer has a copy of, or uses
 
 app = typer.Typer(
     name="plrvo",

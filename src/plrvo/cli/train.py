@@ -40,7 +40,7 @@ def train(
 
     Example: plrvo train digits --epsilon 2 --out runs/digits
     """
-    from plrvo.tasks.experiment import check_folder
+    from plrvo.tasks.settings import check_folder
     from plrvo.training.loop import Interrupted
 
     check_folder(out, resume)

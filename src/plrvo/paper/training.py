@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plrvo.accounting import Plan, Workload
+from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.accounting.correlated import Correlation
 from plrvo.noise import Specification
 from plrvo.paper.entry import Context
@@ -39,7 +39,6 @@ class Recipe:
     weight_decay: float = 0.0
     schedule: str = "constant"
     label_smoothing: float = 0.0
-    clipping: str = "flat"  # "l1" is for Laplace noise, and for plans of dimension 1
     evaluate_every: int | None = None  # None: at the end
     physical_batch: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # of the task's family
@@ -61,21 +60,29 @@ class Recipe:
         asked |= {"evaluate_every": self.evaluate_every or self.steps, "checkpoint_every": max(50, self.steps // 10)}
         if plan is None:
             asked |= {"noise": NO_NOISE, "sample_rate": self.sample_rate, "steps": self.steps}
-        else:  # l1 norms need the gradients themselves
-            asked |= {"clipping": self.clipping, "grad_sample_mode": "hooks" if self.clipping == "l1" else "auto"}
+        elif plan.clipping is Clipping.l1:  # its norms need the gradients themselves
+            asked |= {"grad_sample_mode": "hooks"}
         return Job(plan=plan, **asked)
 
 
-def fitted(kind: str, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None) -> Plan:
+def fitted(
+    kind: str,
+    work: Workload,
+    epsilon: float,
+    delta: float,
+    correlation: Correlation | None = None,
+    clipping: Clipping = Clipping.flat,
+) -> Plan:
     """The plan of the narrowest noise; the score of a noise is taken of the same one."""
-    return Plan.fitted(Specification(kind.removesuffix(SCORE)), work, delta, epsilon, correlation)
+    return Plan.fitted(Specification(kind.removesuffix(SCORE)), work, delta, epsilon, correlation, clipping)
 
 
 def shortened(plan: Plan, steps: int) -> Plan:
     """The plan of another number of steps with the same noise."""
     if steps == plan.workload.steps:
         return plan
-    return Plan.certify(plan.noise, replace(plan.workload, steps=steps), plan.delta, None, plan.correlation)
+    work = replace(plan.workload, steps=steps)
+    return Plan.certify(plan.noise, work, plan.delta, None, plan.correlation, plan.clipping)
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,7 @@ def train(
     from torch import nn
 
     if plan is not None and not isinstance(plan, Plan):
-        plan = plan(1 if recipe.clipping == "l1" else dimension_of(recipe, context))
+        plan = plan(dimension_of(recipe, context))
     out = context.folder / name
     if plan is None:
         _remove_unfinished(out)
@@ -147,11 +154,12 @@ def train(
 
 def dimension_of(recipe: Recipe, context: Context) -> int:
     """The number of parameters that the recipe trains."""
-    from plrvo.tasks import catalog, experiment
+    from plrvo.tasks import catalog
+    from plrvo.tasks.settings import Streams
     from plrvo.training.unwrap import trained_parameters
 
     request = catalog.Request(recipe.task, recipe.model, context.data_dir, dict(recipe.options), context.kept)
-    return trained_parameters(catalog.prepare(request, experiment.Streams.from_seed(0).weights).module)
+    return trained_parameters(catalog.prepare(request, Streams.from_seed(0).weights).module)
 
 
 def _remove_unfinished(out: Path) -> None:

@@ -36,7 +36,7 @@ def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:
         yield f"job.{shortened(name)} is {shortened(job[name])}, which cannot be asked for"
     due = _due(job, plan, receipt)
     planned = "plan" in job or isinstance(job.get("noise"), dict)  # these bring what was not asked for by name
-    job = job if planned else {"noise": USUAL, **job}
+    job = job if planned else {"noise": USUAL, "clipping": "flat", **job}
     for name in sorted(due.keys() & job.keys() - wrong):
         if not same(job[name], due[name]):
             yield f"job.{name} is {shortened(job[name])}; the run had {shortened(due[name])}"
@@ -93,7 +93,7 @@ def _due(job: dict[str, Any], plan: Plan, receipt: dict[str, Any]) -> dict[str, 
         given = plan.noise if job["noise"].get("noise") == plan.noise.kind else noise
         due["noise"] = {**job["noise"], "noise": given.kind} if "epsilon" in job else given.to_dict()
     if isinstance(job.get("plan"), dict):
-        written, settled = receipt["plan"], ("plan", "workload", "delta", "epsilon", "correlation")
+        written, settled = receipt["plan"], ("plan", "workload", "clipping", "delta", "epsilon", "correlation")
         chosen = {name: value for name, value in written.items() if name in settled}
         due["plan"] = job["plan"] | chosen if due["exact"] else written  # a noise that is put on a grid may be widened
     return due

@@ -86,7 +86,7 @@ class Receipt(Mapping[str, Any]):
 
     @property
     def plan(self) -> Plan:
-        return Plan.from_dict(self["plan"])
+        return Plan.from_dict(self["plan"], self.run.get("clipping"))
 
     @property
     def ledger(self) -> AnyLedger:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from plrvo.accounting import Plan
+from plrvo.accounting import Clipping, Plan
 from plrvo.audit.one_run import CanaryKind
 from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.noise.specification import DESCRIBED, OPTIONS, USUAL
@@ -74,7 +74,7 @@ class Job:
     momentum: float = 0.9
     weight_decay: float = 0.0
     postprocess: str | None = None
-    clipping: str = "flat"
+    clipping: str | None = None
     grad_sample_mode: str = "auto"
     exact: bool = False
     grid: float | None = None
@@ -97,6 +97,8 @@ class Job:
         object.__setattr__(self, "noise_options", MappingProxyType(_given(self.noise_options)))
         _check_together(self.asked)
         _check_ranges(self)
+        if self.plan is not None:
+            self.plan.check_clipping(self.clipping)
 
     @property
     def private(self) -> bool:
@@ -137,12 +139,12 @@ class Job:
         asked = {name: value for name, value in words.items() if name not in OPTIONS}
         asked["noise_options"] = {**_given(asked.get("noise_options", {})), **_given(typed)}
         _check_together(asked)  # before a file is opened
-        return Job(**{name: _read(name, value) for name, value in asked.items()})
+        return Job(**{name: _read(name, value, asked.get("clipping")) for name, value in asked.items()})
 
     @staticmethod
     def resumed(out: Path, words: Mapping[str, Any]) -> Job:
         """The job of the run in `out`. What is given beside it must be as it was, but for `_ANEW`."""
-        from plrvo.tasks.experiment import read_job
+        from plrvo.tasks.settings import read_job
 
         recorded = read_job(out)
         if recorded is None:
@@ -154,7 +156,7 @@ class Job:
             job = Job.read(recorded)
         except InvalidArgument as error:
             raise InvalidArgument("resume", str(out), f"a run with a valid job ({error})") from None
-        given = {name: _read(name, value) for name, value in words.items()}
+        given = {name: _read(name, value, words.get("clipping", job.clipping)) for name, value in words.items()}
         as_it_was = {**vars(job), **job.noise_options}
         for name, value in given.items():
             known = as_it_was.get(name)
@@ -176,6 +178,9 @@ def _check_together(asked: Mapping[str, Any]) -> None:
     asked = {**asked, **of_noise}
     if isinstance(noise, str) and noise not in (*DESCRIBED, NO_NOISE):
         raise InvalidArgument("noise", noise, "one of " + ", ".join((*DESCRIBED, NO_NOISE)))
+    clipping = Clipping.named(asked.get("clipping") or Clipping.flat)
+    if asked.get("exact") and clipping is not Clipping.flat:
+        raise InvalidArgument("clipping", str(clipping), "flat beside `exact`, which rounds gradients of an l2 norm")
     if asked.get("audit") is None:
         refuse(_OF_AUDIT, "`audit` beside it")
     if not asked.get("exact"):
@@ -191,7 +196,7 @@ def _check_together(asked: Mapping[str, Any]) -> None:
         refuse(_ORDER, "`correlation` beside it")
     else:
         refuse(("sample_rate", "steps", "audit"), "no value beside `correlation`, which has `epochs`")
-        if asked.get("clipping") == "l1":
+        if clipping is Clipping.l1:
             raise InvalidArgument("clipping", "l1", "flat or per_layer beside `correlation`")
     if not isinstance(noise, str | None):
         refuse(OPTIONS, "no value beside a noise that has its own")
@@ -252,9 +257,10 @@ def _written(value: Any) -> Any:
     return str(value.absolute()) if isinstance(value, Path) else value
 
 
-def _read(name: str, value: Any) -> Any:
+def _read(name: str, value: Any, clipping: str | None) -> Any:
+    """A value as a job has it; `clipping` is what older plans do not say."""
     if name == "plan" and not isinstance(value, Plan):
-        return Plan.load(value) if isinstance(value, Path) else Plan.from_dict(value)
+        return Plan.load(value, clipping) if isinstance(value, Path) else Plan.from_dict(value, clipping)
     if name == "noise" and isinstance(value, Mapping):
         return noise_from_dict(value)
     if name == "noise" and isinstance(value, str):

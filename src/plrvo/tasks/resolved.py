@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from plrvo.accounting import Plan, Workload
+from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
@@ -20,13 +20,14 @@ from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.job import Job, check_momentum
 from plrvo.tasks.preset import Task
+from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
-from plrvo.training.unwrap import clipped_dimension
+from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 _AS_ASKED = (
-    *("momentum", "weight_decay", "clipping", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
+    *("momentum", "weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
     *("seed", "unsafe_diagnostics"),
 )
 
@@ -62,8 +63,8 @@ class Resolved:
     model: str
     plan: Plan | None
     work: Workload
-    settings: experiment.Settings
-    streams: experiment.Streams
+    settings: Settings
+    streams: Streams
 
     def train(self, watch: Watcher | None = None) -> Trained:
         """All steps, or those that are left."""
@@ -77,13 +78,13 @@ class Resolved:
 
 def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] | None) -> Resolved:
     """See `Job.resolve`. What can be refused without loading anything is refused first."""
-    experiment.check_folder(out, resume)
+    check_folder(out, resume)
     if resume and not job.private:
         raise InvalidArgument("resume", str(out), "a noise beside it: `noise` none trains without any privacy")
-    experiment.check_choices(job.optimizer, job.schedule)
+    check_choices(job.optimizer, job.schedule)
     if job.exact:
-        check_exact(job.clipping, False, job.grad_sample_mode)
-    streams = experiment.Streams.from_seed(job.seed)
+        check_exact(False, job.grad_sample_mode)
+    streams = Streams.from_seed(job.seed)
     preset = catalog.prepare(_request(job, kept), streams.weights)
 
     def chosen(name: str) -> Any:
@@ -108,17 +109,17 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     task, module = preset.task, preset.module
     if job.audit is not None:
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
-    dimension, plan = clipped_dimension(module, job.clipping), job.plan
+    dimension, plan = trained_parameters(module), job.plan
     if plan is None and job.private:
         plan = _plan(job, replace(work, dimension=dimension), delta, correlation)
-    elif plan is not None and job.audit is not None and plan.workload.dimension < dimension:
+    elif plan is not None and job.audit is not None and not plan.covers(dimension):
         room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
         raise InvalidArgument("audit", job.audit, room)
     if plan is not None and job.exact:
         plan = on_grid(plan, job.grid)
     # A clipped gradient has at most the norm of the clip, so the rate of sgd is asked for in units of it.
     unit = work.clip if plan is not None and optimizer == "sgd" else 1.0
-    settings = experiment.Settings(
+    settings = Settings(
         out=out,
         learning_rate=chosen("learning_rate") / unit,
         optimizer=optimizer,
@@ -138,11 +139,11 @@ def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Reque
 
 
 def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> Plan:
-    described = job.specification
+    described, clipping = job.specification, job.clipping or Clipping.flat
     if job.epsilon is not None:
-        return Plan.fitted(described, work, delta, job.epsilon, correlation)
+        return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping)
     noise = described if isinstance(described, Noise) else described.noise(work.clip)
-    return Plan.certify(noise, work, delta, None, correlation)
+    return Plan.certify(noise, work, delta, None, correlation, clipping)
 
 
 def _with_canaries(

@@ -61,7 +61,7 @@ class PrivateTrainer(Trainer):
         plan: Plan,
         criterion: nn.Module | None = None,
         postprocess: str | None = None,
-        clipping: str = "flat",
+        clipping: str | None = None,
         grad_sample_mode: str = "auto",
         expected_batch_size: int | None = None,
         noise_generator: torch.Generator | None = None,

@@ -19,6 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
+from plrvo.accounting import Plan
 from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.noise import Keystream
 from plrvo.training import checkpoint_checks as checks
@@ -86,7 +87,7 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
         )
     tensors, record = _unpack(path)
     plan = engine.plan
-    if plan is None or record.get("plan") != plan.to_dict():
+    if plan is None or not _is_of(plan, record.get("plan")):
         raise InvalidArgument("resume", str(path), "a checkpoint of this plan; this one was written by another")
     try:
         checks.check_record(record, plan, optimizer)
@@ -112,6 +113,10 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
             "resume", str(path), f"a checkpoint of this model and this run ({' '.join(said.split())})"
         ) from None
     return record["extra"]
+
+
+def _is_of(plan: Plan, recorded: Any) -> bool:
+    return isinstance(recorded, dict) and recorded in (plan.to_dict(), plan.to_dict(form=1))
 
 
 def _stream_state(generator: torch.Generator | Keystream) -> torch.Tensor:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from plrvo.accounting import Epsilon, Plan, Workload, calibrate
+from plrvo.accounting import Clipping, Epsilon, Plan, Workload
 from plrvo.accounting.exact import on_grid
 from plrvo.noise import Keystream, Laplace, Noise
 from plrvo.records import derived
@@ -32,7 +32,7 @@ from plrvo.training.optimizer import optimizer_class
 from plrvo.training.randomness import generator_for, same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler
 from plrvo.training.sampler import first_examples as _first
-from plrvo.training.unwrap import clipped_dimension, trained_parameters
+from plrvo.training.unwrap import trained_parameters
 from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, rate
 
@@ -107,7 +107,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         optimizer: torch.optim.Optimizer,
         data_loader: DataLoader[Any],
         criterion: nn.Module | None = None,
-        clipping: str = "flat",
+        clipping: str | None = None,
         grad_sample_mode: str = "auto",
         loss_reduction: str = "mean",
         expected_batch_size: int | None = None,
@@ -124,7 +124,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling, and sorted
                 by length where the data set has `lengths`. Its `num_workers` draw ahead: 0 for a run with checkpoints.
             criterion: the loss that ghost mode returns, by example (cross entropy by default).
-            clipping: "flat" (l2, the default), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only).
+            clipping: the plan's, which need not be repeated; another one is refused (`plrvo.Clipping`).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
                 the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does.
@@ -139,6 +139,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 schedule). By default such a loss is refused: the usual reason is a mean over tokens of the batch.
         """
         plan = self._require_plan()
+        plan.check_clipping(clipping)
         if grad_sample_mode not in _GRAD_SAMPLE_MODES:
             raise InvalidArgument("grad_sample_mode", grad_sample_mode, "one of " + ", ".join(_GRAD_SAMPLE_MODES))
         distributed = isinstance(
@@ -150,15 +151,15 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "spends a budget of its own (opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
                 stacklevel=2,
             )
-        ftrl.refuse_what_is_not_covered(plan, data_loader, clipping, distributed)
+        ftrl.refuse_what_is_not_covered(plan, data_loader, distributed)
         exact = plan.noise.cell > 0
         if exact:
-            grad_sample_mode = check_exact(clipping, distributed, grad_sample_mode)
+            grad_sample_mode = check_exact(distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
         self.seeded = _is_known(noise_source) or _is_known(sample_source)
-        dimension = self._checked_dimension(module, optimizer, clipping)
-        self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
+        dimension = self._checked_dimension(module, optimizer)
+        self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, plan.clipping, batch_first)
         size = self._size_of(data_loader)
         batch_size = derived.expected_batch_size(plan, size) if expected_batch_size is None else expected_batch_size
         positive_integer(expected_batch_size=batch_size)
@@ -169,13 +170,13 @@ class PrivacyEngine(opacus.PrivacyEngine):
             module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
         )
         processes = torch.distributed.get_world_size() if distributed else 1
-        noisy_class: Any = optimizer_class(clipping, distributed, mode, exact)
+        noisy_class: Any = optimizer_class(distributed, mode, exact)
         noisy = (correlated_class(noisy_class) if plan.correlation else noisy_class)(
             optimizer,
             noise=plan.noise,
-            dimension=dimension,
+            dimension=plan.clipping.coordinates(dimension),
             generator=noise_source,
-            clipping=clipping,
+            clipping=plan.clipping,
             clip=plan.workload.clip,
             accountant=self.accountant,
             sample_rate=plan.workload.sample_rate,
@@ -204,25 +205,26 @@ class PrivacyEngine(opacus.PrivacyEngine):
         max_grad_norm: float,
         sample_rate: float,
         noise: Noise | None = None,
-        clipping: str = "flat",
+        clipping: str = Clipping.flat,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """`make_private` with the smallest noise that certifies the budget over `epochs` passes.
 
-        `noise` gives the shape (its width is fitted); Laplace by default. Unlike Opacus, the sampling rate is an
-        argument: it is part of the guarantee and is not guessed from a loader.
+        `noise` gives the shape (its width is fitted); Laplace by default. `clipping` is "flat" (l2), "per_layer" (l2,
+        the clip split equally) or "l1" (Laplace noise only), and becomes the plan's. Unlike Opacus, the sampling rate
+        is an argument: it is part of the guarantee and is not guessed from a loader.
         """
         if self.plan is not None:
             raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
         positive(epochs=epochs)
         rate(sample_rate=sample_rate)
         steps = max(1, math.ceil(epochs / sample_rate))
-        dimension = clipped_dimension(module, clipping)
+        dimension = trained_parameters(module)
         work = Workload(sample_rate=sample_rate, steps=steps, clip=max_grad_norm, dimension=dimension)
-        fitted = calibrate(noise or Laplace(max_grad_norm), work, target_epsilon, target_delta)
-        plan = Plan.certify(fitted, work, target_delta, target_epsilon)
+        shape = noise or Laplace(max_grad_norm)
+        plan = Plan.fitted(shape, work, target_delta, target_epsilon, clipping=clipping)
         self.plan = on_grid(plan, self._grid) if self._exact else plan
-        return self.make_private(module=module, clipping=clipping, **kwargs)
+        return self.make_private(module=module, **kwargs)
 
     def epsilon(self, delta: float) -> Epsilon:
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
@@ -257,22 +259,16 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument("plan", None, "PrivacyEngine(plan), or make_private_with_epsilon")
         return self.plan
 
-    def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer, clipping: str) -> int:
+    def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
         plan = self._require_plan()
         refuse_private(module)
         self.validate(module=module)
         given.check_module(module)
         given.check_optimizer(optimizer, module)
-        if clipping == "l1":
-            if not plan.noise.worst_in_l1_is_one_hot or plan.workload.dimension != 1:
-                raise InvalidArgument(
-                    "clipping", "l1", "Laplace noise and a plan of dimension 1 (one-hot is worst for l1)"
-                )
-            return 1
         dimension = trained_parameters(module)
         if dimension == 0:
             raise InvalidArgument("module", type(module).__name__, "one with trainable parameters")
-        if dimension > plan.workload.dimension:
+        if not plan.covers(dimension):
             raise InvalidArgument(
                 "dimension", plan.workload.dimension, f"at least {dimension}, the module's trainable parameters"
             )
@@ -344,7 +340,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         )
 
 
-def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool) -> str:
+def _chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
     """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
     if mode == "hooks":
         return mode
@@ -353,7 +349,7 @@ def _chosen_mode(mode: str, module: nn.Module, clipping: str, batch_first: bool)
         f"no rule for {', '.join(unsupported[:3])}{' and others' if len(unsupported) > 3 else ''}"
         if unsupported
         else "l1 norms need the gradients themselves"
-        if clipping == "l1"
+        if clipping is Clipping.l1
         else "the example is not the first dimension"
         if not batch_first
         else None

@@ -25,10 +25,8 @@ from plrvo.validate import InvalidArgument
 _Base: Any = object  # Opacus's classes have no types
 
 
-def check_exact(clipping: str, distributed: bool, grad_sample_mode: str) -> str:
+def check_exact(distributed: bool, grad_sample_mode: str) -> str:
     """Refuse what exact mode does not cover; returns the mode of per-example gradients."""
-    if clipping != "flat":
-        raise InvalidArgument("clipping", clipping, "flat: exact mode rounds gradients whose l2 norm is clipped")
     if distributed:
         raise InvalidArgument("exact", True, "one process: several add up their sums in floating point")
     if grad_sample_mode not in ("auto", "hooks"):

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 
+from plrvo.accounting import Clipping
 from plrvo.noise import Noise
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, clips_of
@@ -55,7 +56,7 @@ class NoiseMixin(_Base):
         noise: Noise,
         dimension: int,
         generator: Any,
-        clipping: str,
+        clipping: Clipping,
         clip: float,
         accountant: CertifiedAccountant,
         sample_rate: float,
@@ -217,16 +218,9 @@ class NoiseMixin(_Base):
         return float(self.expected_batch_size) * getattr(self, "world_size", 1)
 
 
-CLIPPINGS = ("flat", "per_layer", "l1")
-
-
 @cache
-def optimizer_class(clipping: str, distributed: bool, grad_sample_mode: str, exact: bool = False) -> type[DPOptimizer]:
+def optimizer_class(distributed: bool, grad_sample_mode: str, exact: bool = False) -> type[DPOptimizer]:
     """Opacus's optimizer with the mixins in front of it."""
-    if clipping not in CLIPPINGS:
-        raise InvalidArgument("clipping", clipping, "one of " + ", ".join(CLIPPINGS))
-    if clipping == "l1" and grad_sample_mode == "bookkeeping":
-        raise InvalidArgument("grad_sample_mode", grad_sample_mode, "hooks: l1 norms need the gradients themselves")
     base = DistributedDPOptimizer if distributed else DPOptimizer
     clips = BookkeepingMixin if grad_sample_mode == "bookkeeping" else SamplesMixin
     mixins = (ExactMixin, NoiseMixin, clips) if exact else (NoiseMixin, clips)

@@ -20,8 +20,3 @@ def unwrapped(module: nn.Module) -> nn.Module:
 def trained_parameters(module: nn.Module) -> int:
     """The number of parameters that are trained."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
-
-
-def clipped_dimension(module: nn.Module, clipping: str) -> int:
-    """The dimension that an account needs: of all that is trained, or 1 under an l1 clip, which bounds it by itself."""
-    return 1 if clipping == "l1" else trained_parameters(module)

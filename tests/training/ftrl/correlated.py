@@ -54,7 +54,7 @@ def correlated(
     module = small_model()
     work = plrvo.Workload(sample_rate=1.0, steps=steps, clip=1.0, dimension=dimension_of(module))
     plan = plrvo.Plan.certify(
-        noise or plrvo.Laplace(2.0), work, 1e-4, epsilon, Correlation(strategy, participation, restart)
+        noise or plrvo.Laplace(2.0), work, 1e-4, epsilon, Correlation(strategy, participation, restart), clipping
     )
     engine = PrivacyEngine(plan, postprocess=postprocess)
     data = small_data(size)
@@ -66,7 +66,6 @@ def correlated(
         optimizer=torch.optim.SGD(module.parameters(), lr=0.1, momentum=momentum),
         data_loader=loader,
         grad_sample_mode=mode,
-        clipping=clipping,
         noise_generator=seeded(seed),
         sample_generator=seeded(seed + 1000),
     )

@@ -18,12 +18,10 @@ from plrvo.training.sampler import CyclicSampler
 from plrvo.validate import InvalidArgument
 
 
-def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], clipping: str, distributed: bool) -> None:
-    """Correlated noise is for l2 clipping in one process."""
+def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], distributed: bool) -> None:
+    """Correlated noise is for one process, which takes its steps one by one."""
     if plan.correlation is None:
         return
-    if clipping == "l1":
-        raise InvalidArgument("clipping", clipping, "flat or per_layer: sensitivities of correlated noise are l2")
     if distributed:
         raise InvalidArgument("module", "distributed", "one process: correlated noise does not run in several yet")
     if loader.num_workers:

@@ -1,0 +1,33 @@
+"""How an example's gradient is clipped, and for how many coordinates the worst one is charged."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from plrvo.validate import InvalidArgument
+
+
+class Clipping(StrEnum):
+    """Which norm of an example's gradient is bounded by the clip.
+
+    | clipping | what is bounded | the worst gradient |
+    |---|---|---|
+    | flat | the l2 norm of all parameters together | that of an l2 ball, which the noise bounds (theory, section 4) |
+    | per_layer | the l2 norm of each parameter, by its share of the clip | likewise: the shares add up to the clip |
+    | l1 | the l1 norm of all parameters together | one-hot, where log F is convex in the shift (Laplace noise) |
+    """
+
+    flat = "flat"
+    per_layer = "per_layer"
+    l1 = "l1"
+
+    @staticmethod
+    def named(name: str) -> Clipping:
+        """The clipping of that name."""
+        if name not in list(Clipping):
+            raise InvalidArgument("clipping", name, "one of " + ", ".join(Clipping))
+        return Clipping(name)
+
+    def coordinates(self, dimension: int) -> int:
+        """For how many coordinates a gradient of `dimension` of them is charged, as if its l2 norm were clipped."""
+        return 1 if self is Clipping.l1 else dimension
