@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.misuse.row import ANY, Section
 from tests.records.receipts import KINDS
-from tests.records.test_contradictions import FORGERIES, forge
+from tests.records.test_consistency import FORGERIES, forge
 
 from plrvo.validate import InvalidArgument, printable
 

@@ -196,7 +196,7 @@ EXTRA = [None, [], {}, {"fixed": {}}, "x", {"fixed": None, "journal": None, "his
 
 @pytest.mark.parametrize("extra", [*EXTRA, "history", "journal"], ids=str)
 def test_a_run_is_not_resumed_from_words_of_another(tmp_path, extra):
-    from tests.tasks.test_resume import Killed, run
+    from tests.tasks.test_experiment_resume import Killed, run
 
     with pytest.raises(Killed):
         run(tmp_path, kill_at=6)
