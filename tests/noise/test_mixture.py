@@ -16,7 +16,7 @@ MIXTURES = [name for name in NOISES if name.startswith("PLRV") and name != "PLRV
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_log_moment_is_the_integral_that_defines_it(name: str) -> None:
-    for x, eta, tolerance in ((0.5, 2.5, 1e-12), (4.0, 5.0, 1e-12), (1e-6, 2.0, 1e-8)):
+    for x, eta, tolerance in ((4.0, 2.5, 1e-12), (1e-6, 2.0, 1e-8)):
         with mp.workdps(25):
             expected = float(mp.log(moment(NOISES[name], x, eta, unit=1.0)))
         assert float(NOISES[name].log_moment(x, eta)) == pytest.approx(expected, rel=tolerance, abs=0.0)

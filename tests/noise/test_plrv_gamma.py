@@ -33,7 +33,7 @@ def expected_log_moment(noise: GammaPLRV, x: float, eta: float) -> float:
     ],
 )
 def test_log_moment_agrees_with_hypergeometric_functions(k: float, theta: float, x: float) -> None:
-    for eta in (2.0, 3.0, 17.0, 64.0, 2.5, 1.3, 0.5, -0.5):
+    for eta in (2.0, 3.0, 64.0, 2.5, 1.3, 0.5, -0.5):
         noise = GammaPLRV(k, theta)
         assert float(noise.log_moment(x, eta)) == pytest.approx(expected_log_moment(noise, x, eta), rel=1e-12, abs=0.0)
 
