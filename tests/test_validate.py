@@ -1,9 +1,13 @@
-"""What a file says reaches a terminal as one harmless line."""
+"""Every check refuses what lies outside of its range by name, and what a file says is one harmless line."""
 
+import math
+
+import numpy as np
 import pytest
 
+from plrvo import validate
 from plrvo.cli.main import main
-from plrvo.validate import InvalidArgument, printable
+from plrvo.validate import InvalidArgument, printable, shortened
 
 HARMFUL = {
     "erase the line": "\x1b[2K\r",
@@ -46,3 +50,44 @@ def test_a_refusal_of_the_command_is_one_printable_line(name, capsys):
     error = capsys.readouterr().err
     assert error.endswith("\n")
     assert error[:-1].isprintable()
+
+
+NO_NUMBERS = [True, "1", None, [1.0], 1j, math.nan, 10**400]
+CHECKS = {  # what just passes, and what just does not
+    "number": ([0, -math.inf, np.float32(2.0)], []),
+    "positive": ([5e-324, 1.7e308, 3, np.int64(2)], [0.0, -1.0, math.inf]),
+    "non_negative": ([0, 1.7e308], [-5e-324, math.inf]),
+    "positive_integer": ([1, np.int64(7), 10**30], [0, -1, 300.0, math.inf]),
+    "probability": ([5e-324, 1 - 2.0**-53], [0.0, 1.0, -0.1, 1.1]),
+    "rate": ([5e-324, 1.0, 1], [0.0, 1 + 2.0**-52, -0.1]),
+    "truth_value": ([True, False], [1, 0, "True"]),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_passes_its_range_and_names_what_lies_outside(name):
+    check = getattr(validate, name)
+    good, bad = CHECKS[name]
+    for value in good:
+        check(first=value)
+    wrong = bad + [value for value in NO_NUMBERS if not any(value is passed for passed in good)]
+    for value in wrong if name != "positive_integer" else [value for value in wrong if value != 10**400]:
+        with pytest.raises(InvalidArgument, match=r"^second=") as caught:
+            check(first=good[0], second=value)
+        assert caught.value.argument == "second"
+        assert caught.value.value is value
+
+
+def test_everything_that_is_missing_is_named_at_once():
+    validate.required(a=0, b=False, c="")
+    with pytest.raises(InvalidArgument, match=r"^b=None: .*`c`"):
+        validate.required(a=1, b=None, c=None)
+
+
+def test_an_error_is_short_whatever_the_value():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("x" * 10**6, 10**5000, deep):
+        assert len(str(InvalidArgument("a", value, "less"))) < 500
+    assert shortened("plan.json") == "'plan.json'"

@@ -67,16 +67,16 @@ def test_tail_mass_agrees_with_high_precision():
         assert tail_mass(Point(k, theta, 1.0), Limits()) == pytest.approx(float(exact), rel=1e-10)
 
 
-@pytest.mark.parametrize("k", [1.001, 1.1, 2.0, 30.0, 1e4, 1e6])
 @pytest.mark.parametrize("tail", [1e-9, 1e-3, 0.3])
-def test_smallest_theta_is_feasible_and_smallest(k, tail):
-    limits = Limits(tail=tail)
-    theta = smallest_theta(k, limits)
-    assert theta == max(theta_for_tail(k, limits), theta_for_distortion(k, limits))
-    assert tail_mass(Point(k, theta, 1.0), limits) <= tail
-    assert (k - 1) * theta >= 0.1
-    less = theta * (1 - 1e-6)
-    assert tail_mass(Point(k, less, 1.0), limits) > tail or (k - 1) * less < 0.1
+def test_smallest_theta_is_feasible_and_smallest(tail):
+    for k in (1.001, 1.1, 2.0, 30.0, 1e4, 1e6):
+        limits = Limits(tail=tail)
+        theta = smallest_theta(k, limits)
+        assert theta == max(theta_for_tail(k, limits), theta_for_distortion(k, limits))
+        assert tail_mass(Point(k, theta, 1.0), limits) <= tail
+        assert (k - 1) * theta >= 0.1
+        less = theta * (1 - 1e-6)
+        assert tail_mass(Point(k, less, 1.0), limits) > tail or (k - 1) * less < 0.1
 
 
 def test_domain_binds_where_an_order_is_about_to_leave_it():

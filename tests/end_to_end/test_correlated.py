@@ -1,5 +1,7 @@
 """`plrvo train --correlation` as its users run it."""
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
@@ -17,34 +19,49 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> d
     return json.loads(capsys.readouterr().out) if code == 0 else {}
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder and the result of a short run with a correlation, made once for all tests that look at it."""
+    known: dict[str, tuple[Path, dict]] = {}
+
+    def of(correlation: str) -> tuple[Path, dict]:
+        if correlation not in known:
+            folder, out = tmp_path_factory.mktemp("run"), io.StringIO()
+            with contextlib.redirect_stdout(out):
+                assert main([*SHORT, "--correlation", correlation, "--out", str(folder), "--json"]) == 0
+            known[correlation] = folder, json.loads(out.getvalue())
+        return known[correlation]
+
+    return of
+
+
 @pytest.mark.parametrize("correlation", ["identity", "tree", "tree:completed", "sqrt", "banded:4", "blt", "blt:2"])
-def test_every_correlation_trains_certifies_and_verifies(tmp_path, capsys, correlation):
-    result = run(capsys, *SHORT, "--correlation", correlation, "--out", str(tmp_path), "--json")
+def test_every_correlation_trains_certifies_and_verifies(trained, capsys, correlation):
+    folder, result = trained(correlation)
     assert result["steps"] == 2 * 10
     assert 2.99 < result["epsilon_certified"] <= 3
     assert 0 < result["epsilon_lower"] <= result["epsilon_certified"] <= result["epsilon_published"]
     assert result["accuracy"] > 0.5
-    receipt = json.loads((tmp_path / "receipt.json").read_text())
+    receipt = json.loads((folder / "receipt.json").read_text())
     assert receipt["run"]["expected_batch_size"] == round(receipt["visits"]["size"] / 10)
     assert receipt["visits"]["largest_count"] == 2
     assert receipt["visits"]["smallest_separation"] == 10
-    assert run(capsys, "verify", str(tmp_path / "receipt.json"), "--json")["verdict"] == "verified"
+    assert run(capsys, "verify", str(folder / "receipt.json"), "--json")["verdict"] == "verified"
 
 
-def test_sampling_by_turns_trains_certifies_verifies_and_needs_less_noise(tmp_path, capsys):
-    sampled = run(capsys, *SHORT, "--correlation", "banded:4:cyclic", "--out", str(tmp_path / "a"), "--json")
-    receipt = json.loads((tmp_path / "a" / "receipt.json").read_text())
+def test_sampling_by_turns_trains_certifies_verifies_and_needs_less_noise(trained, capsys):
+    folder, sampled = trained("banded:4:cyclic")
+    receipt = json.loads((folder / "receipt.json").read_text())
     assert 2.99 < sampled["epsilon_certified"] <= 3
     assert sampled["epsilon_lower"] <= sampled["epsilon_certified"]
     assert "visits" not in receipt  # the coins are secret
     assert receipt["run"]["expected_batch_size"] == 150
-    assert run(capsys, "verify", str(tmp_path / "a" / "receipt.json"), "--json")["verdict"] == "verified"
-    in_order = run(capsys, *SHORT, "--correlation", "banded:4", "--out", str(tmp_path / "b"), "--json")
+    assert run(capsys, "verify", str(folder / "receipt.json"), "--json")["verdict"] == "verified"
+    _, in_order = trained("banded:4")
     assert sampled["noise"]["b"] < in_order["noise"]["b"]
 
 
-HOW = {
-    "tree": ["tree", "--restart-every", "1"],
+HOW = {  # without a score as well: tests/training/ftrl
     "score": ["tree", "--restart-every", "1", "--postprocess", "score"],
     "cyclic": ["banded:4:cyclic"],
 }
@@ -75,7 +92,7 @@ def test_a_run_that_stopped_and_went_on_equals_one_that_did_not(tmp_path, capsys
     assert all(ours[name].equal(theirs[name]) for name in theirs)
 
 
-def test_separated_visits_restarts_and_a_schedule_are_charged(tmp_path, capsys):
+def test_separated_visits_restarts_and_a_schedule_are_charged(trained, tmp_path, capsys):
     options = ["--separation", "8", "--schedule", "linear", "--correlation", "banded:4"]
     result = run(capsys, *SHORT, *options, "--out", str(tmp_path / "a"), "--json")
     receipt = json.loads((tmp_path / "a" / "receipt.json").read_text())
@@ -85,18 +102,18 @@ def test_separated_visits_restarts_and_a_schedule_are_charged(tmp_path, capsys):
     restarted = run(
         capsys, *SHORT, "--correlation", "tree", "--restart-every", "1", "--out", str(tmp_path / "b"), "--json"
     )
-    once = run(capsys, *SHORT, "--correlation", "tree", "--out", str(tmp_path / "c"), "--json")
+    _, once = trained("tree")
     assert restarted["noise"]["b"] < once["noise"]["b"]
 
 
-def test_a_saved_plan_with_a_correlation_trains(tmp_path, capsys):
-    run(capsys, *SHORT, "--correlation", "tree", "--out", str(tmp_path / "a"), "--json")
-    plan = json.loads((tmp_path / "a" / "receipt.json").read_text())["plan"]
+def test_a_saved_plan_with_a_correlation_trains(trained, tmp_path, capsys):
+    folder, _ = trained("tree")
+    plan = json.loads((folder / "receipt.json").read_text())["plan"]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     words = ["train", "digits", "--model", "logistic", "--plan", str(tmp_path / "plan.json"), "--seed", "3"]
     result = run(capsys, *words, "--out", str(tmp_path / "b"), "--json")
     assert result["epsilon_certified"] == plan["epsilon_certified"]
-    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    ours, theirs = (load_file(path / "model.safetensors") for path in (tmp_path / "b", folder))
     assert all(ours[name].equal(theirs[name]) for name in theirs)
 
 

@@ -22,8 +22,14 @@ def calls_in(path: Path) -> list[tuple[str, ast.Call]]:
     ]
 
 
-@pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCES)))
-def test_no_source_loads_a_pickle(path):
+def test_no_source_loads_a_pickle():
+    sources = sorted(SOURCES.rglob("*.py"))
+    assert len(sources) > 200
+    for path in sources:
+        loads_no_pickle(path)
+
+
+def loads_no_pickle(path: Path) -> None:
     name = path.relative_to(SOURCES).as_posix()
     for node in ast.walk(ast.parse(path.read_text())):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -57,13 +63,9 @@ class Trap:
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("packed", ["pickle", "numpy"])
-def test_no_reader_springs_a_trap(name, packed, tmp_path):
-    trap = Trap(tmp_path / "sprung")
-    content = pickle.dumps(trap)
-    if packed == "numpy":
-        file = tmp_path / "trap.npy"
-        np.save(file, np.array([trap], dtype=object), allow_pickle=True)
-        content = file.read_bytes()
-    READERS[name].accepts(content, tmp_path)
-    assert not trap.path.exists()
+def test_no_reader_springs_a_trap(name, tmp_path):
+    trap, file = Trap(tmp_path / "sprung"), tmp_path / "trap.npy"
+    np.save(file, np.array([trap], dtype=object), allow_pickle=True)
+    for content in (pickle.dumps(trap), file.read_bytes()):
+        READERS[name].accepts(content, tmp_path)
+        assert not trap.path.exists()

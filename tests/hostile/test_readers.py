@@ -49,15 +49,18 @@ def test_hostile_documents_are_accepted_or_refused(name, tmp_path_factory):
     check()
 
 
+LITTLE = [b"", b"\0" * 100, b"[" * 50_000, b"\xff" * 64, b"PK\x03\x04" + b"\xff" * 60]
+
+
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"[" * 50_000, b"\xff" * 64, b"PK\x03\x04" + b"\xff" * 60])
-def test_no_reader_takes_much_memory_for_little_content(name, content, tmp_path):
-    tracemalloc.start()
-    try:
-        READERS[name].accepts(content, tmp_path)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 26
-    finally:
-        tracemalloc.stop()
+def test_no_reader_takes_much_memory_for_little_content(name, tmp_path):
+    for content in LITTLE:
+        tracemalloc.start()
+        try:
+            READERS[name].accepts(content, tmp_path)
+            assert tracemalloc.get_traced_memory()[1] < 1 << 26, content[:8]
+        finally:
+            tracemalloc.stop()
 
 
 @FEW

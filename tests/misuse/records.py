@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.misuse.row import ANY, Section
 from tests.records.receipts import KINDS
-from tests.records.test_contradictions import FORGERIES, forge
+from tests.records.test_consistency import FORGERIES, forge
 
 from plrvo.validate import InvalidArgument, printable
 
@@ -80,7 +80,7 @@ def weights(mode: str) -> None:
 
 @E.row("deny the seed that the checkpoint beside the receipt has", "`plrvo verify`: differs", modes=ANY)
 def denied_seed(mode: str) -> None:
-    from tests.records.test_contradictions import kept
+    from tests.records.test_consistency import kept
 
     with _run() as folder:
         assert any(

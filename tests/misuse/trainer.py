@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.misuse.row import ANY, Section
-from tests.tasks.text.test_trainer_refusals import FLOATS, SEVERAL, head, made
+from tests.tasks.test_trainer_refusals import FLOATS, SEVERAL, head, made
 
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.validate import InvalidArgument

@@ -37,14 +37,14 @@ def test_threads_do_not_change_the_draw() -> None:
     assert torch.equal(drawn[0], drawn[2])
 
 
-@pytest.mark.parametrize("count", [0, 1, 31, BLOCK - 1, BLOCK + 1, SPAN + 3])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("noise", EVERY, ids=repr)
-def test_adding_equals_drawing(noise: Noise, library: str, count: int) -> None:
-    buffer = array(library, count)
-    noise.add_to([buffer], generator(library))
-    drawn = noise.sample(count, generator(library), buffer.dtype)
-    assert np.array_equal(np.asarray(buffer), 1 + np.asarray(drawn))
+def test_adding_equals_drawing(noise: Noise, library: str) -> None:
+    for count in (0, 1, 31, BLOCK - 1, BLOCK + 1, SPAN + 3):
+        buffer = array(library, count)
+        noise.add_to([buffer], generator(library))
+        drawn = noise.sample(count, generator(library), buffer.dtype)
+        assert np.array_equal(np.asarray(buffer), 1 + np.asarray(drawn))
 
 
 def test_a_shared_scale_is_shared_by_all_buffers() -> None:

@@ -45,13 +45,13 @@ def expected_cumulants(seed: Seed, t: float) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SEEDS)
-@pytest.mark.parametrize("t", [-1e4, -300.0, -30.0, -1.0, -1e-3, 0.3, 2.0, 4.0])
-def test_cumulants_are_those_of_the_density(name: str, t: float) -> None:
-    if t >= EDGES.get(name, math.inf):
-        assert [float(v) for v in SEEDS[name].cumulants(t)] == [math.inf] * 3
-        return
-    expected = expected_cumulants(SEEDS[name], t)
-    assert [float(v) for v in SEEDS[name].cumulants(t)] == pytest.approx(expected, rel=3e-9, abs=0.0)
+def test_cumulants_are_those_of_the_density(name: str) -> None:
+    for t in (-1e4, -300.0, -30.0, -1.0, -1e-3, 0.3, 2.0, 4.0):
+        if t >= EDGES.get(name, math.inf):
+            assert [float(v) for v in SEEDS[name].cumulants(t)] == [math.inf] * 3
+            continue
+        expected = expected_cumulants(SEEDS[name], t)
+        assert [float(v) for v in SEEDS[name].cumulants(t)] == pytest.approx(expected, rel=3e-9, abs=0.0)
 
 
 @pytest.mark.parametrize("name", SEEDS)

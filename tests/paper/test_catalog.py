@@ -27,16 +27,16 @@ def test_names_are_unique_and_found():
         find("table-of-nothing")
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_rows_have_keys_of_their_own_that_are_fit_for_a_folder(entry: Entry):
-    for scale in entry.needs:
-        rows = entry.rows(scale)
-        keys = [row.key for row in rows]
-        assert keys
-        assert len({key.lower() for key in keys}) == len(keys)
-        assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+_-]*", key) for key in keys), keys
-        json.dumps([dict(row.parameters) for row in rows], allow_nan=False)
-    assert len(entry.rows(Scale.full)) >= len(entry.rows(Scale.quick)) >= len(entry.rows(Scale.smoke))
+def test_rows_have_keys_of_their_own_that_are_fit_for_a_folder():
+    for entry in ENTRIES:
+        for scale in entry.needs:
+            rows = entry.rows(scale)
+            keys = [row.key for row in rows]
+            assert keys
+            assert len({key.lower() for key in keys}) == len(keys)
+            assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+_-]*", key) for key in keys), keys
+            json.dumps([dict(row.parameters) for row in rows], allow_nan=False)
+        assert len(entry.rows(Scale.full)) >= len(entry.rows(Scale.quick)) >= len(entry.rows(Scale.smoke))
 
 
 @pytest.mark.parametrize("entry", NO_DATA, ids=lambda entry: entry.name)

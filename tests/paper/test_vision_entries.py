@@ -119,8 +119,17 @@ def kept() -> dict:
     return {}
 
 
+# The same functions with other numbers, or on the other set of digits and clothes.
+TWINS = {
+    "table-k": "table-theta",
+    "table-cnn-fashion-mnist": "table-cnn-mnist",
+    "fair-cnn-mnist": "fair-cnn-fashion-mnist",
+}
+RUN = [pytest.param(name, marks=pytest.mark.slow) if name in TWINS else name for name in VISION]
+
+
 @pytest.mark.data
-@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("name", RUN)
 def test_entries_run(name, data_dir, tmp_path, kept):
     found = Reproduction(find(name), tmp_path, Context(Scale.smoke, tmp_path, data_dir, kept=kept)).run()
     assert found["status"] == "finished"

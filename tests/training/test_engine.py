@@ -291,28 +291,3 @@ def test_the_loaders_own_batch_size_does_not_matter():
         sizes.append([len(x) for x, _ in loader])
     assert sizes[0] == sizes[1]
     assert len(sizes[0]) == 3
-
-
-@pytest.mark.parametrize("noise", [plrvo.Laplace(0.5), GAMMA, plrvo.Gaussian(0.5)], ids=lambda n: n.kind)
-@pytest.mark.parametrize("kind", ["score", "clamp"])
-def test_postprocessing_is_unbiased_for_small_signals(kind, noise):
-    """E[f(g + z)]/g -> 1 as g -> 0: by the exact derivative of the expectation, integral f(z) score(z) p(z) dz."""
-    from plrvo.training.score import postprocessor
-
-    after = postprocessor(kind, noise)
-
-    z = np.geomspace(1e-7, 1e5, 400_001)
-    integrand = after(torch.from_numpy(z)).numpy() * noise.score(z) * np.exp(noise.log_density(z))
-    assert 2 * np.trapezoid(integrand, z) == pytest.approx(1.0, rel=1e-4)
-
-
-def test_postprocessing_acts_at_sum_scale():
-    """Laplace score: every coordinate of the update is +-b divided by the batch size."""
-    _, model, optimizer, loss, _ = private(plrvo.Laplace(0.5), postprocess="score", learning_rate=1.0)
-    before = torch.cat([p.detach().flatten() for p in optimizer.params])
-    x, y = small_data()[:5]
-    given(optimizer, 5)
-    loss(model(x), y).backward()
-    optimizer.step()
-    moved = torch.cat([p.detach().flatten() for p in optimizer.params]) - before
-    assert torch.allclose(moved.abs(), torch.tensor(0.5 / optimizer.expected_batch_size), atol=1e-6)

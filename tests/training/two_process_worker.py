@@ -1,6 +1,5 @@
-"""Trains a small model, in one process or as one of several that torchrun started, and saves the weights."""
+"""Trains a small model in each mode, alone or as one of several processes that torchrun started."""
 
-import json
 import sys
 
 import torch
@@ -12,17 +11,15 @@ from torch.utils.data import DataLoader
 import plrvo
 from plrvo.training import PrivacyEngine
 
+MODES = ("hooks", "ghost", "bookkeeping")
+NOISE = plrvo.GammaPLRV(k=5.0, theta=0.4)
 
-def main() -> None:
-    mode, noise, out = sys.argv[1:]
-    several = torch.distributed.is_torchelastic_launched()
-    if several:
-        torch.distributed.init_process_group("gloo")
+
+def train(mode: str, several: bool) -> dict[str, torch.Tensor]:
+    """The weights after six steps, and the steps in the account."""
     module = small_model()
     work = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=dimension_of(module))
-    engine = PrivacyEngine(
-        plrvo.Plan.certify(plrvo.noise_from_dict(json.loads(noise)), work, 1e-4), postprocess="score"
-    )
+    engine = PrivacyEngine(plrvo.Plan.certify(NOISE, work, 1e-4), postprocess="score")
     wrapped = DifferentiallyPrivateDistributedDataParallel(module) if several else module
     model, optimizer, *criterion, loader = engine.make_private(
         module=wrapped,
@@ -34,11 +31,16 @@ def main() -> None:
         sample_generator=seeded(2 if not several or torch.distributed.get_rank() == 0 else 77),
     )
     take_steps(model, optimizer, criterion[0] if criterion else torch.nn.CrossEntropyLoss(), loader)
-    if not several or torch.distributed.get_rank() == 0:
-        weights = torch.cat([p.detach().flatten() for p in module.parameters()])
-        save_file({"weights": weights, "steps": torch.tensor(len(engine.accountant))}, out)
-    if several:
-        torch.distributed.destroy_process_group()
+    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+    return {"weights": weights, "steps": torch.tensor(len(engine.accountant))}
+
+
+def main() -> None:
+    torch.distributed.init_process_group("gloo")
+    found = {f"{mode}.{name}": value for mode in MODES for name, value in train(mode, several=True).items()}
+    if torch.distributed.get_rank() == 0:
+        save_file(found, sys.argv[1])
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

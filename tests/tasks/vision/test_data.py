@@ -97,6 +97,7 @@ def binary_batches(data: ImageData) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_cifar_10_mosaics_hold_every_pixel_and_label_of_the_binary_version(data_dir):
     data = load_images("cifar-10", data_dir)

@@ -1,9 +1,11 @@
 """Checkpoints that somebody packed again, with a digest that fits: one line, and never a step beyond the budget."""
 
 import functools
+import shutil
 
 import pytest
 import torch
+from tests.tasks.test_experiment_resume import Killed, run
 from tests.training.ftrl.correlated import correlated
 from tests.training.helpers import GAMMA, private
 
@@ -194,12 +196,17 @@ def test_a_record_that_is_no_record_is_refused(folder, tmp_path, text):
 EXTRA = [None, [], {}, {"fixed": {}}, "x", {"fixed": None, "journal": None, "history": 5, "observed": None}]
 
 
-@pytest.mark.parametrize("extra", [*EXTRA, "history", "journal"], ids=str)
-def test_a_run_is_not_resumed_from_words_of_another(tmp_path, extra):
-    from tests.tasks.test_resume import Killed, run
-
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
     with pytest.raises(Killed):
-        run(tmp_path, kill_at=6)
+        run(folder, kill_at=6)
+    return folder
+
+
+@pytest.mark.parametrize("extra", [*EXTRA, "history", "journal"], ids=str)
+def test_a_run_is_not_resumed_from_words_of_another(killed, tmp_path, extra):
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "checkpoint.safetensors"
     tensors, content = checkpoint._unpack(path)
     if extra in ("history", "journal"):

@@ -4,7 +4,6 @@ Nobody waits for such values: the words are chosen here. A word is deep if it le
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,21 +137,21 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "dtype"), PATHS, ids=lambda value: getattr(value, "__name__", str(value)))
 @pytest.mark.parametrize("noise", ALL.values(), ids=ALL)
-def test_values_beyond_1e_30_exist_on_every_path(
-    noise: Noise, path: Callable[..., Any], dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of normal pairs it is the length that is beyond 1e-30."""
+def test_values_beyond_1e_30_exist_on_every_path(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
     rig(monkeypatch)
-    values = path(noise, dtype)
-    values = np.asarray(values.double() if isinstance(values, torch.Tensor) else values, dtype=float).ravel()
+    for path, dtype in PATHS:
+        assert reaches_beyond_1e_30(noise, path(noise, dtype), dtype), (path.__name__, dtype)
+
+
+def reaches_beyond_1e_30(noise: Noise, drawn: Any, dtype: Any) -> bool:
+    """Of normal pairs it is the length that is beyond 1e-30."""
+    values = np.asarray(drawn.double() if isinstance(drawn, torch.Tensor) else drawn, dtype=float).ravel()
     assert np.all(np.isfinite(values))
     largest = float(torch.finfo(dtype).max if isinstance(dtype, torch.dtype) else np.finfo(dtype).max)
     if isinstance(noise, Gaussian):
-        assert np.all(np.sum((values.reshape(2, -1) / noise.sigma) ** 2, axis=0) / 2 > 0.98 * DEPTH * DEEP)
-    else:
-        assert np.all((2 * noise.cdf(values) < 1e-30) | (values < -0.99 * largest))
+        return bool(np.all(np.sum((values.reshape(2, -1) / noise.sigma) ** 2, axis=0) / 2 > 0.98 * DEPTH * DEEP))
+    return bool(np.all((2 * noise.cdf(values) < 1e-30) | (values < -0.99 * largest)))
 
 
 @pytest.mark.parametrize("noise", ALL.values(), ids=ALL)
@@ -190,7 +189,7 @@ def test_both_tails_of_a_seed_reach_beyond_1e_30(name: str) -> None:
 
 
 @pytest.mark.parametrize(("mean", "std", "low"), [(1.0, 0.3, 0.0), (1.0, 0.3, 0.1), (-2.0, 0.5, 0.0), (1.0, 5.0, 0.0)])
-@pytest.mark.parametrize("p", [0.4, 1e-2, 1e-4, 1e-6, 1e-8, 1e-31])
+@pytest.mark.parametrize("p", [0.4, 1e-4, 1e-31])
 def test_lower_quantile_of_a_truncated_normal_variable(mean: float, std: float, low: float, p: float) -> None:
     from mpmath import mp, mpf
 

@@ -37,11 +37,11 @@ def test_log_density_is_symmetric_and_falls_away_from_zero(noise: Noise) -> None
 
 
 @each_noise
-@pytest.mark.parametrize("z", [1e-3, 0.4, 2.0, 11.0])
-def test_cdf_is_the_integral_of_the_density(noise: Noise, z: float) -> None:
-    inside = mass(noise, 1e-26, z)
-    assert float(noise.cdf(z)) == pytest.approx(0.5 + inside, abs=1e-11)
-    assert float(noise.cdf(-z)) == pytest.approx(0.5 - inside, abs=1e-11)
+def test_cdf_is_the_integral_of_the_density(noise: Noise) -> None:
+    for z in (1e-3, 0.4, 2.0, 11.0):
+        inside = mass(noise, 1e-26, z)
+        assert float(noise.cdf(z)) == pytest.approx(0.5 + inside, abs=1e-11)
+        assert float(noise.cdf(-z)) == pytest.approx(0.5 - inside, abs=1e-11)
 
 
 @each_noise

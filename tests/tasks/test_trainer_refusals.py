@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.tasks.text.test_trainer import STEPS, Rows, arguments, optimizer_of, plan
+from tests.tasks.test_trainer import STEPS, Rows, arguments, optimizer_of, plan
 from tests.tasks.text.tiny import CLASSES, bert, config
 from tests.training.helpers import seeded
 from torch import nn

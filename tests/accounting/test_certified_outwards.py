@@ -25,14 +25,16 @@ def exact_delta(signal, epsilon):
         return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
 
 
-@pytest.mark.parametrize("delta", [0.5, 1e-2, 1e-5, 1e-12, 1e-30, 1e-200])
 @pytest.mark.parametrize("signal", [1e-9, 1e-4, 0.3, 1.0, 1.01, 6.0, 25.0])
-def test_the_gaussian_curve_is_rounded_up_by_a_hair(signal, delta):
-    epsilon = gaussian_epsilon(signal, delta)
-    assert exact_delta(signal, epsilon) <= delta
-    assert epsilon == 0 or exact_delta(signal, epsilon * (1 - 1e-9)) > delta * (1 - 1e-10)
-    if epsilon > 0:
-        assert gaussian_delta(signal, epsilon) == pytest.approx(float(exact_delta(signal, epsilon)), rel=1e-11, abs=0.0)
+def test_the_gaussian_curve_is_rounded_up_by_a_hair(signal):
+    for delta in (0.5, 1e-2, 1e-5, 1e-12, 1e-30, 1e-200):
+        epsilon = gaussian_epsilon(signal, delta)
+        assert exact_delta(signal, epsilon) <= delta
+        assert epsilon == 0 or exact_delta(signal, epsilon * (1 - 1e-9)) > delta * (1 - 1e-10)
+        if epsilon > 0:
+            assert gaussian_delta(signal, epsilon) == pytest.approx(
+                float(exact_delta(signal, epsilon)), rel=1e-11, abs=0.0
+            )
 
 
 def test_gaussian_steps_without_sampling_have_a_closed_form():
@@ -204,7 +206,7 @@ def test_many_small_losses_beside_a_large_one_are_all_counted(count):
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_group_epsilons_are_rounded_up(size):
     """Pure losses add up exactly: g examples cost g times the loss of one, which no rounding may reduce."""
-    for b in np.random.default_rng(5).uniform(0.5, 50.0, 30):
+    for b in np.random.default_rng(5).uniform(0.5, 50.0, 12):
         ledger = Ledger().plus(Laplace(float(b)), Workload(1.0, 3, 0.1, 1))
         one = Fraction(3) * Fraction(0.1) / Fraction(float(b))
         assert Fraction(group_epsilon(ledger, size, 1e-200)) >= size * one

@@ -21,20 +21,20 @@ def assert_refused(argument: str, value: Any) -> None:
     assert repr(value) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [0.0, -0.1, 1.0001, 2, math.nan, math.inf, True, "0.1", None], ids=repr)
-def test_sampling_rate_must_be_a_probability_above_zero(value: Any) -> None:
-    assert_refused("sample_rate", value)
+def test_sampling_rate_must_be_a_probability_above_zero() -> None:
+    for value in (0.0, -0.1, 1.0001, 2, math.nan, math.inf, True, "0.1", None):
+        assert_refused("sample_rate", value)
 
 
 @pytest.mark.parametrize("argument", ["steps", "dimension"])
-@pytest.mark.parametrize("value", [0, -3, 300.0, 2.5, math.nan, math.inf, True, "300", None], ids=repr)
-def test_counts_must_be_whole_and_positive(argument: str, value: Any) -> None:
-    assert_refused(argument, value)
+def test_counts_must_be_whole_and_positive(argument: str) -> None:
+    for value in (0, -3, 300.0, 2.5, math.nan, math.inf, True, "300", None):
+        assert_refused(argument, value)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, True, "1", None], ids=repr)
-def test_clip_must_be_positive_and_finite(value: Any) -> None:
-    assert_refused("clip", value)
+def test_clip_must_be_positive_and_finite() -> None:
+    for value in (0.0, -1.0, math.nan, math.inf, True, "1", None):
+        assert_refused("clip", value)
 
 
 def test_limits_of_the_range_are_accepted() -> None:

@@ -36,7 +36,6 @@ def test_shared_is_true_or_false(shared):
         plrvo.GammaPLRV(2.0, 1.0, shared)
 
 
-@pytest.mark.parametrize("rate", [0.01, 1.0])
 @pytest.mark.parametrize(
     ("noise", "clip"),
     [
@@ -52,11 +51,12 @@ def test_shared_is_true_or_false(shared):
     ],
     ids=repr,
 )
-def test_signals_below_the_rounding_of_the_noise_have_a_bracket(noise, clip, rate):
+def test_signals_below_the_rounding_of_the_noise_have_a_bracket(noise, clip):
     """An attack that shows nothing is a lower bound of 0; it was an error."""
-    found = plrvo.epsilon(noise, plrvo.Workload(rate, 100, clip, 100), 1e-5)
-    assert found.lower == 0.0
-    assert 0 <= found.certified < 0.01
+    for rate in (0.01, 1.0):
+        found = plrvo.epsilon(noise, plrvo.Workload(rate, 100, clip, 100), 1e-5)
+        assert found.lower == 0.0
+        assert 0 <= found.certified < 0.01
 
 
 def test_a_correlated_row_may_be_as_faint():

@@ -14,21 +14,21 @@ ORDERS = [2.0, 3.0, 17.0, 500.0, 2.5, 1.001, 0.9, 0.5, 0.3, -0.7, -6.0]
 
 
 @pytest.mark.parametrize("noise", [Gaussian(1.7), Laplace(0.6)], ids=repr)
-@pytest.mark.parametrize(("x", "eta"), [(0.01, 2.0), (1.0, 3.0), (2.0, 2.5), (1.5, 0.5), (1.0, -0.7), (4.0, 6.0)])
-def test_log_moment_is_the_integral_that_defines_it(noise: Gaussian | Laplace, x: float, eta: float) -> None:
-    with mp.workdps(30):
-        expected = float(mp.log(moment(noise, x, eta, unit=1.0)))
-    assert float(noise.log_moment(x, eta)) == pytest.approx(expected, rel=1e-12, abs=0.0)
+def test_log_moment_is_the_integral_that_defines_it(noise: Gaussian | Laplace) -> None:
+    for x, eta in ((0.01, 2.0), (1.0, 3.0), (2.0, 2.5), (1.5, 0.5), (1.0, -0.7), (4.0, 6.0)):
+        with mp.workdps(30):
+            expected = float(mp.log(moment(noise, x, eta, unit=1.0)))
+        assert float(noise.log_moment(x, eta)) == pytest.approx(expected, rel=1e-12, abs=0.0)
 
 
-@pytest.mark.parametrize("eta", ORDERS)
 @pytest.mark.parametrize("x", [1e-9, 1e-4, 0.03, 0.7, 5.0, 300.0])
-def test_laplace_moment_keeps_its_relative_precision(x: float, eta: float) -> None:
+def test_laplace_moment_keeps_its_relative_precision(x: float) -> None:
     """Tiny shifts included: at n = 774 million coordinates a naive form would lose seven digits."""
-    with mp.workdps(50):
-        expected = float(mp.log(laplace_moment(x, eta)))
-    tolerance = 1e-12 if eta != 0.5 else max(1e-12, 1e-15 / x**2)  # at 1/2 the precision is absolute
-    assert float(laplace_log_moment(x, eta)) == pytest.approx(expected, rel=tolerance, abs=0.0)
+    for eta in ORDERS:
+        with mp.workdps(50):
+            expected = float(mp.log(laplace_moment(x, eta)))
+        tolerance = 1e-12 if eta != 0.5 else max(1e-12, 1e-15 / x**2)  # at 1/2 the precision is absolute
+        assert float(laplace_log_moment(x, eta)) == pytest.approx(expected, rel=tolerance, abs=0.0)
 
 
 def test_laplace_moment_is_continuous_through_one_half() -> None:
