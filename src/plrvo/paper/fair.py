@@ -141,11 +141,7 @@ def _entry(comparison: Comparison) -> Entry:
         title=comparison.title,
         where="all noises at the same certified epsilon",
         rows=partial(_rows, comparison),
-        needs={
-            Scale.smoke: Needs(0.5, data, packages),
-            Scale.quick: Needs(comparison.minutes, data, packages),
-            Scale.full: Needs(3 * comparison.minutes, data, packages),
-        },
+        needs=Needs.at_scales(0.5, comparison.minutes, 3 * comparison.minutes, data, packages),
         panels=(
             Panel(
                 "epsilon.certified",
