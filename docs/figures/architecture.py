@@ -21,7 +21,7 @@ WIDTH = 520
 FLOW = (
     ("Workload + budget", "sampling rate, steps, clip, dimension; epsilon, delta"),
     ("designer/, accounting/, noise/", "choose a noise and prove what it costs"),
-    ("Plan", "noise, workload, budget, and the bracket that certifies it"),
+    ("Plan", "noise, workload, clipping, budget; what certifies it"),
     ("tasks/, training/, records/", "a job: clip, add the noise, count and keep every step"),
     ("model + Receipt", "what this run may claim, from the optimizer's counters"),
     ("audit/", "attack the mechanism, the run or its models"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ from typing import IO, Any
 
 from plrvo.validate import InvalidArgument
 
+FIGURES = (".png", ".svg", ".pdf")
 _CHUNK = 1 << 16
 _LARGEST_JSON = 1 << 26  # bytes: plans and receipts have a few thousand
 
@@ -73,6 +75,20 @@ def open_regular(path: Path) -> BufferedReader:
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a file whose name says no format that can be drawn, before anything is computed for it."""
+    if path.suffix.lower() not in FIGURES:
+        raise InvalidArgument("plot", str(path), f"a file name that ends in {', '.join(FIGURES)}")
+
+
+def write_figure(figure: Any, path: Path, dpi: int = 150) -> None:
+    """Write a figure of matplotlib in the format that the file's name says, whole or not at all."""
+    check_figure(path)
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=dpi)
+    write_bytes(path, content.getvalue())
 
 
 def json_digest(value: Any) -> str:

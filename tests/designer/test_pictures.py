@@ -6,6 +6,7 @@ import pytest
 from plrvo import Workload
 from plrvo.designer import Problem, SearchSpace, pictures, winning_map
 from plrvo.designer.predictor import ThetaPredictor, configurations
+from plrvo.files import check_figure, write_figure
 from plrvo.validate import InvalidArgument
 
 HEADS = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
@@ -31,7 +32,7 @@ def test_the_search_space_picture_shows_its_parts(space):
 @pytest.mark.parametrize("suffix", HEADS)
 def test_a_picture_is_written_in_the_format_of_its_name(space, tmp_path, suffix):
     path = tmp_path / f"space{suffix}"
-    pictures.save(pictures.search_space(space), path)
+    write_figure(pictures.search_space(space), path)
     assert path.read_bytes().startswith(HEADS[suffix])
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
@@ -39,7 +40,7 @@ def test_a_picture_is_written_in_the_format_of_its_name(space, tmp_path, suffix)
 @pytest.mark.parametrize("name", ["space", "space.gif", "space.json"])
 def test_an_unknown_format_is_refused_before_anything_is_drawn(name, tmp_path):
     with pytest.raises(InvalidArgument, match=r"\.png, \.svg, \.pdf"):
-        pictures.check_format(tmp_path / name)
+        check_figure(tmp_path / name)
 
 
 def test_the_other_pictures_are_drawn():

@@ -43,9 +43,9 @@ class EnsembleModel(ABC):
 
     dimension: int
 
-    @abstractmethod
     def initial(self, models: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """The starting parameters, the same for all models: the attacker knows them."""
+        return torch.zeros(models, self.dimension, dtype=dtype)
 
     @abstractmethod
     def clipped_sums(
@@ -108,9 +108,6 @@ class BinaryLogistic(EnsembleModel):
     def __init__(self, features: int) -> None:
         self._width = features + 1
         self.dimension = 2 * self._width
-
-    def initial(self, models: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.zeros(models, self.dimension, dtype=dtype)
 
     def clipped_sums(
         self, parameters: Tensor, data: Examples, rate: float, clip: float | None, generator: np.random.Generator
@@ -179,9 +176,6 @@ class Logistic(_Gathered):
     def __init__(self, features: int, classes: int) -> None:
         self._shape = (features + 1, classes)
         self.dimension = math.prod(self._shape)
-
-    def initial(self, models: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.zeros(models, self.dimension, dtype=dtype)
 
     def _sums(self, parameters: Tensor, x: Tensor, y: Tensor, squared: Tensor, weigh: Weigh) -> Tensor:
         error = _errors(torch.bmm(x, parameters.view(-1, *self._shape)), y)

@@ -28,16 +28,11 @@ TWISTER_BITS = 19937
 _SINGLE = np.dtype(np.float32)
 
 
-class DeepWords:
+class DeepWords(Stream):
     """A stream whose first words, of each value, lead into the tail: the law of its noise is that given U < 2^-20 d."""
 
     def __init__(self, stream: Stream, depth: int) -> None:
         self._stream, self._left = stream, depth
-
-    def words(self, count: int) -> Words:
-        out = np.empty(count + 2, np.uint64)
-        self.fill(out)
-        return out[:count]
 
     def fill(self, buffer: Words) -> None:
         """The 20 bits after the first, which is the sign, are cleared; of a pair's second word nothing is changed."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plrvo.files import write_bytes
+from plrvo.files import check_figure, write_figure
 from plrvo.validate import InvalidArgument
 
-_FORMATS = ("png", "pdf", "svg")
 _COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21")
 
 
@@ -28,8 +26,7 @@ class Point:
 
 def check_plot(path: Path) -> None:
     """Refuse a file that could not be drawn, before any run is spent on it."""
-    if path.suffix[1:].lower() not in _FORMATS:
-        raise InvalidArgument("plot", str(path), "a file name that ends in " + ", ".join("." + f for f in _FORMATS))
+    check_figure(path)
     if importlib.util.find_spec("matplotlib") is None:
         raise InvalidArgument("plot", str(path), "matplotlib: pip install plrvo[report]")
 
@@ -52,9 +49,7 @@ def plot_panels(panels: Mapping[str, Sequence[Point]], path: Path) -> None:
         _draw(axes, points, title)
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
-    write_bytes(path, content.getvalue())
+    write_figure(figure, path)
 
 
 def _draw(axes: Any, points: Sequence[Point], title: str) -> None:

@@ -115,13 +115,14 @@ def clipbkd(
     if plot is not None:
         check_plot(plot)
     from plrvo.audit import clipbkd as attack
+    from plrvo.tasks.poisoned import load_poisoned
 
     amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "delta": delta, "epsilon": epsilon}
     run = common.read_receipt(receipt, claim, **noise.given, **amounts)
     if run is not None:
         clip, sample_rate, steps, delta = run.work.clip, run.work.sample_rate, run.work.steps, run.delta
     delta = common.DEFAULT_DELTA if delta is None else delta
-    loaded, poison = _loaded(data, data_dir)
+    loaded, poison = load_poisoned(data.value, data_dir)
     recipe = attack.make_recipe(loaded, 1.0 if clip is None else clip, sample_rate, steps, learning_rate)
     work = attack.workload(loaded, model.value, recipe)
     if run is not None:
@@ -170,20 +171,6 @@ def clipbkd(
         verdict = "refuted" if common.exit_code(results) else "consistent"
         show.print_json({**rows[0], **setting} if len(rows) == 1 else {"verdict": verdict, **setting, "rows": rows})
     return common.exit_code(results)
-
-
-def _loaded(data: DataKind, data_dir: Path | None) -> tuple[Any, Any]:
-    """The data and the poison for it."""
-    from plrvo.audit.clipbkd import make_poison
-    from plrvo.audit.data import load
-
-    if data is DataKind.sst2:
-        from plrvo.tasks.text.backdoor import load_features, word_poison
-
-        features, encode, sentence = load_features(data_dir)
-        return features, word_poison(features, encode, sentence)
-    loaded = load(data.value, data_dir)
-    return loaded, make_poison(loaded)
 
 
 def _check_covered(receipt: common.Subject, work: Workload) -> None:

@@ -20,6 +20,7 @@ from plrvo.accounting import Plan, Workload
 from plrvo.cli import options, show
 from plrvo.designer import Accountant, Design, Limits, explain
 from plrvo.designer.designed import design as search
+from plrvo.files import check_figure, write_figure
 from plrvo.validate import InvalidArgument, required
 
 _PATIENCE = 1.0  # seconds after which a bar appears
@@ -81,9 +82,7 @@ def design(
     Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
     """
     if plot is not None:
-        from plrvo.designer import pictures  # matplotlib's formats are known without importing it
-
-        pictures.check_format(plot)
+        check_figure(plot)
     with _warnings_in_one_line(), _patient_bar("searching") as progress:
         if plan is not None:
             found = explain(Plan.load(plan), epsilon, accountant)
@@ -128,7 +127,7 @@ def _workload(clip: float | None, sample_rate: float | None, steps: int | None, 
 def _draw(found: Design, path: Path) -> None:
     from plrvo.designer import SearchSpace, pictures
 
-    pictures.save(pictures.search_space(SearchSpace(found.problem), found.point), path)
+    write_figure(pictures.search_space(SearchSpace(found.problem), found.point), path)
 
 
 @contextmanager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +11,11 @@ from plrvo.designer.comparison import WinningMap
 from plrvo.designer.predictor import ThetaPredictor
 from plrvo.designer.problem import Point
 from plrvo.designer.search_space import SearchSpace
-from plrvo.files import write_bytes
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FORMATS = (".png", ".svg", ".pdf")
 _BLUE, _RED = "#2a6fbb", "#c0392b"
 
 
@@ -30,20 +26,6 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]
         raise InvalidArgument("plot", "matplotlib", "it to be installed: pip install plrvo[design]") from None
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns)
-
-
-def check_format(path: Path) -> None:
-    """Refuse a file whose name says no known format, before anything has been computed for it."""
-    if path.suffix.lower() not in _FORMATS:
-        raise InvalidArgument("plot", str(path), f"a file name that ends in {', '.join(_FORMATS)}")
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write the picture in the format that the file's name says, whole or not at all."""
-    check_format(path)
-    content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
-    write_bytes(path, content.getvalue())
 
 
 def search_space(space: SearchSpace, chosen: Point | None = None) -> Figure:

@@ -16,8 +16,22 @@ from plrvo.noise.quadrature import legendre
 from plrvo.noise.seeds import Array, Seed
 
 
+class _FromLow(Seed):
+    """A log-concave density that begins at `low`, where it is positive."""
+
+    low: float
+
+    @property
+    def order_at_zero(self) -> float:
+        return 1.0 if self.low == 0 else math.inf
+
+    @property
+    def log_concave(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
-class UniformSeed(Seed):
+class UniformSeed(_FromLow):
     """Uniform on [low, high], low >= 0; with low = 0 the noise has no finite expected size."""
 
     low: float
@@ -71,14 +85,6 @@ class UniformSeed(Seed):
     def scaled(self, factor: float) -> UniformSeed:
         return UniformSeed(self.low * factor, self.high * factor)
 
-    @property
-    def order_at_zero(self) -> float:
-        return 1.0 if self.low == 0 else math.inf
-
-    @property
-    def log_concave(self) -> bool:
-        return True
-
     def inverse_moment(self, power: int) -> float:
         if self.low == 0:
             return math.inf
@@ -89,7 +95,7 @@ class UniformSeed(Seed):
 
 
 @dataclass(frozen=True)
-class TruncatedNormalSeed(Seed):
+class TruncatedNormalSeed(_FromLow):
     """A normal variable of the given mean and std, conditioned on being at least `low` >= 0."""
 
     mean_before: float
@@ -207,14 +213,6 @@ class TruncatedNormalSeed(Seed):
 
     def scaled(self, factor: float) -> TruncatedNormalSeed:
         return TruncatedNormalSeed(self.mean_before * factor, self.std * factor, self.low * factor)
-
-    @property
-    def order_at_zero(self) -> float:
-        return 1.0 if self.low == 0 else math.inf
-
-    @property
-    def log_concave(self) -> bool:
-        return True
 
 
 def _log_scaled_survival(c: Array) -> Array:

@@ -26,11 +26,9 @@ _AGREE = 1e-9  # how closely masses and means of two derivations must agree
 
 def shared_log_joint_moment(seed: Seed, clip: float, dimension: int, eta: Array, tail: float) -> Array:
     """log E[F(u C/sqrt n, eta)^n; u <= cut]; `inf` for tail = 0 unless u is bounded."""
-    u, mass = rounded_up(seed, tail)
+    u, log_mass = _points(seed, tail)
     if not math.isfinite(u[-1]):
         return np.full(eta.shape, np.inf)
-    keep = mass > 0
-    u, log_mass = u[keep], np.log(mass[keep])
     shift = u * clip / math.sqrt(dimension)
     out = np.empty(len(eta))
     for start in range(0, len(eta), 64):
@@ -46,13 +44,21 @@ def shared_log_stream_moment(seed: Seed, shift: float, eta: Array, tail: float) 
     One draw with shift d costs at most K(d^2), K(s) = log E[exp(eta (eta-1) u^2 s / 2); u <= cut] (Theorem 1's limit).
     K is convex and K(0) <= 0, so that draws with squares s_r cost at most K(sum s_r) together (theory, section 11).
     """
-    u, mass = rounded_up(seed, tail)
+    u, log_mass = _points(seed, tail)
     if not math.isfinite(u[-1]):
         return np.full(eta.shape, np.inf)
-    keep = mass > 0
-    exponent = (u[keep] * shift) ** 2 / 2
-    terms = np.log(mass[keep])[None, :] + (eta * (eta - 1))[:, None] * exponent[None, :]
+    exponent = (u * shift) ** 2 / 2
+    terms = log_mass[None, :] + (eta * (eta - 1))[:, None] * exponent[None, :]
     return np.maximum(special.logsumexp(terms, axis=1), 0.0)
+
+
+def _points(seed: Seed, tail: float) -> tuple[Array, Array]:
+    """The points of `rounded_up` that have a mass, and its logarithm; one that is infinite, where there is no bound."""
+    u, mass = rounded_up(seed, tail)
+    if not math.isfinite(u[-1]):
+        return u[-1:], np.zeros(1)
+    keep = mass > 0
+    return u[keep], np.log(mass[keep])
 
 
 @lru_cache(maxsize=64)

@@ -11,8 +11,7 @@ from plrvo.paper.entry import Needs, Scale
 
 def needs(quick: float, full: float) -> dict[Scale, Needs]:
     """Minutes on two cores, and nothing but the means to draw."""
-    minutes = {Scale.smoke: quick, Scale.quick: quick, Scale.full: full}
-    return {scale: Needs(value, packages=("matplotlib",)) for scale, value in minutes.items()}
+    return Needs.at_scales(quick, quick, full, packages=("matplotlib",))
 
 
 def points(scale: Scale, low: float, high: float, quick: int, full: int) -> list[float]:

@@ -78,19 +78,10 @@ NLP: dict[Scale, tuple[Setting, ...]] = {
 
 @lru_cache(maxsize=1)
 def _loaded(name: str, data_dir: Path | None, examples: int | None) -> tuple[Dataset, Poison]:
-    """The data and the poison for it, which all rows of a panel share; a smoke test exchanges one word of four."""
-    if name == "sst2":
-        from plrvo.tasks.text.backdoor import CHANGES, load_features, word_poison
+    """The data and the poison for it, which all rows of a panel share."""
+    from plrvo.tasks.poisoned import load_poisoned
 
-        features, encode, sentence = load_features(data_dir, examples)
-        if examples is not None:
-            sentence = " ".join(sentence.split()[:4])
-        return features, word_poison(features, encode, sentence, CHANGES if examples is None else 1)
-    from plrvo.audit.clipbkd import make_poison
-    from plrvo.audit.data import load
-
-    data = load(name, data_dir)
-    return data, make_poison(data)
+    return load_poisoned(name, data_dir, examples)
 
 
 def _measure(setting: Setting, noise: str, epsilon: float, context: Context) -> Measured:
@@ -209,11 +200,7 @@ ENTRIES = (
         title="ClipBKD on text: audited against certified epsilon",
         where="figure of audits of language models (fig:auditing_nlp)",
         rows=partial(_rows, NLP),
-        needs={
-            Scale.smoke: Needs(0.2, ("sst2",), TEXT_PACKAGES),
-            Scale.quick: Needs(3, ("sst2",), TEXT_PACKAGES),
-            Scale.full: Needs(60, ("sst2",), TEXT_PACKAGES),
-        },
+        needs=Needs.at_scales(0.2, 3, 60, ("sst2",), TEXT_PACKAGES),
         panels=_panels(NLP),
         findings=findings,
         stand_in={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plrvo.accounting import Epsilon, Ledger, Workload
+from plrvo.accounting import Workload, epsilon
 from plrvo.noise import GammaPLRV
 from plrvo.paper.flags import Flag, Flags
 
@@ -45,12 +45,7 @@ class CnnRow:
     @property
     def as_printed(self) -> float | None:
         """The published epsilon of the printed parameters."""
-        return bracket_of(GammaPLRV(self.k, self.printed_theta), self.workload).published
-
-
-def bracket_of(noise: GammaPLRV, work: Workload, delta: float = CNN_DELTA) -> Epsilon:
-    """The bracket of DP-SGD with this noise."""
-    return Ledger().plus(noise, work).epsilon(delta)
+        return epsilon(GammaPLRV(self.k, self.printed_theta), self.workload, CNN_DELTA).published
 
 
 def mismatch(printed: float, found: float | None) -> bool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from plrvo.accounting import Plan
-from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, bracket_of, unlike_printed
+from plrvo.accounting import Plan, epsilon
+from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS, CnnRow, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.dependency import BY_K
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
@@ -26,7 +26,7 @@ def flags_of(row: CnnRow) -> Flags:
     """Where the row's own numbers do not fit together, and where its epsilon is refuted."""
     unlike = unlike_printed(row.printed_epsilon, row.as_printed)
     fits = {flag: f"{remark}; theta {row.theta:g} does" for flag, remark in unlike.items()}
-    return {**fits, **refutation(bracket_of(row.noise, row.workload))}
+    return {**fits, **refutation(epsilon(row.noise, row.workload, CNN_DELTA))}
 
 
 def _measure(task: str, row: CnnRow, context: Context) -> Measured:
@@ -108,11 +108,7 @@ def _entry(task: str, where: str) -> Entry:
         title=f"CNN on {shown}, nine budgets",
         where=where,
         rows=partial(_rows, task),
-        needs={
-            Scale.smoke: Needs(0.3, (task,), PACKAGES),
-            Scale.quick: Needs(15, (task,), PACKAGES),
-            Scale.full: Needs(75, (task,), PACKAGES),
-        },
+        needs=Needs.at_scales(0.3, 15, 75, (task,), PACKAGES),
         panels=(Panel("epsilon.printed", MEASURES, "epsilon as printed", "test accuracy, %", xlog=True),),
         findings=findings,
         stand_in={Scale.quick: "one seed instead of five trials", Scale.smoke: "four steps of one row"},

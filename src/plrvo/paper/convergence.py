@@ -114,11 +114,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     return texts
 
 
-_NEEDS = {
-    Scale.smoke: Needs(0.2, ("mnist",), PACKAGES),
-    Scale.quick: Needs(8, ("mnist",), PACKAGES),
-    Scale.full: Needs(20, ("mnist",), PACKAGES),
-}
+_NEEDS = Needs.at_scales(0.2, 8, 20, ("mnist",), PACKAGES)
 _CURVES = Panel("step", ("accuracy",), "steps", "test accuracy, %", lines="curve", curve="curve")
 _STAND_IN = {
     Scale.quick: "both noises at the same certified epsilon over 700 steps; the paper's parameters are not printed; "

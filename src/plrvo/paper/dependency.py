@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from plrvo.accounting import Plan, Workload
+from plrvo.designer import Point
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, unlike_printed
 from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
@@ -33,7 +34,7 @@ class Setting:
     @property
     def ratio(self) -> float:
         """C/E|z|, the paper's signal-to-noise ratio."""
-        return self.clip * (self.k - 1) * self.theta
+        return Point(self.k, self.theta, self.clip).snr
 
     @property
     def plan(self) -> Plan:
@@ -111,11 +112,7 @@ def _entry(varied: str, settings: Sequence[Setting], where: str, minutes: float)
         title=f"CNN on MNIST: accuracy by {varied}",
         where=where,
         rows=partial(_rows, settings, varied),
-        needs={
-            Scale.smoke: Needs(0.2, ("mnist",), PACKAGES),
-            Scale.quick: Needs(minutes, ("mnist",), PACKAGES),
-            Scale.full: Needs(5 * minutes, ("mnist",), PACKAGES),
-        },
+        needs=Needs.at_scales(0.2, minutes, 5 * minutes, ("mnist",), PACKAGES),
         panels=(
             Panel(varied, ("gamma",), varied, "test accuracy, %", xlog=True),
             Panel(varied, EPSILONS, varied, "epsilon", xlog=True, ylog=True),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plrvo.files import write_bytes
+from plrvo.files import write_figure
 from plrvo.paper.entry import Panel, Result
 
 COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21", "#5f6a72", "#17a2a2", "#a0522d")
@@ -29,9 +28,7 @@ def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str
         _draw_panel(axes, panel, [row for row in rows if panel.only(row)])
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=140)
-    write_bytes(path, content.getvalue())
+    write_figure(figure, path, dpi=140)
 
 
 def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:

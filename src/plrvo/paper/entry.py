@@ -122,6 +122,14 @@ class Needs:
     elsewhere: str | None = None
     machine: str = "two cores"  # whose minutes these are
 
+    @staticmethod
+    def at_scales(
+        smoke: float, quick: float, full: float, data: tuple[str, ...] = (), packages: tuple[str, ...] = ()
+    ) -> dict[Scale, Needs]:
+        """Minutes by scale, where all of them need the same."""
+        minutes = {Scale.smoke: smoke, Scale.quick: quick, Scale.full: full}
+        return {scale: Needs(value, data, packages) for scale, value in minutes.items()}
+
     def missing(self, data_dir: Path | None) -> list[str]:
         """What is not there: packages to install, data sets that would have to be downloaded."""
         absent = [f"package {name}" for name in self.packages if importlib.util.find_spec(name) is None]

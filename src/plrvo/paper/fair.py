@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Plan, Workload
 from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES
 from plrvo.paper.entry import Context, Entry, Group, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
@@ -45,10 +45,8 @@ def _chosen(comparison: Comparison, noise: str, epsilon: float, context: Context
     """The clip and rate that are best on the other data set, and what was tried."""
     tuned = {}
     for clip, rate in itertools.product(comparison.clips, comparison.rates):
-        recipe = replace(comparison.recipe, task=comparison.tuning_task, learning_rate=rate)
-        if context.scale is Scale.smoke:
-            recipe = replace(recipe, steps=2)
-        plan = fitted(noise, _work(recipe, clip, context), epsilon, comparison.delta)
+        tuning = replace(comparison.recipe, task=comparison.tuning_task, learning_rate=rate)
+        recipe, plan = _planned(comparison, tuning, noise, epsilon, clip, context)
         name = f"tuning-{clip:g}-{rate:g}"
         tuned[clip, rate] = train(context, name, recipe, plan, context.seed, _post(noise)).accuracy
     clip, rate = max(tuned, key=lambda pair: tuned[pair])
@@ -59,18 +57,20 @@ def _post(noise: str) -> str | None:
     return "score" if noise.endswith("_score") else None
 
 
-def _work(recipe: Recipe, clip: float, context: Context) -> Workload:
-    return Workload(
-        sample_rate=recipe.sample_rate, steps=recipe.steps, clip=clip, dimension=dimension_of(recipe, context)
-    )
+def _planned(
+    comparison: Comparison, recipe: Recipe, noise: str, epsilon: float, clip: float, context: Context
+) -> tuple[Recipe, Plan]:
+    """The recipe for the scale, and its plan."""
+    if context.scale is Scale.smoke:
+        recipe = replace(recipe, steps=2)
+    work = Workload(recipe.sample_rate, recipe.steps, clip, dimension_of(recipe, context))
+    return recipe, fitted(noise, work, epsilon, comparison.delta)
 
 
 def _measure(comparison: Comparison, noise: str, epsilon: float, context: Context) -> Measured:
     clip, rate, tuned = _chosen(comparison, noise, epsilon, context)
-    recipe = replace(comparison.recipe, learning_rate=rate)
-    if context.scale is Scale.smoke:
-        recipe = replace(recipe, steps=2)
-    plan = fitted(noise, _work(recipe, clip, context), epsilon, comparison.delta)
+    chosen = replace(comparison.recipe, learning_rate=rate)
+    recipe, plan = _planned(comparison, chosen, noise, epsilon, clip, context)
     folder = context.folder / f"chosen-{clip:g}-{rate:g}"
     done = trials(replace(context, folder=folder), recipe, {noise: plan}, SEEDS[context.scale])
     spread = done.spreads[noise]
@@ -141,11 +141,7 @@ def _entry(comparison: Comparison) -> Entry:
         title=comparison.title,
         where="all noises at the same certified epsilon",
         rows=partial(_rows, comparison),
-        needs={
-            Scale.smoke: Needs(0.5, data, packages),
-            Scale.quick: Needs(comparison.minutes, data, packages),
-            Scale.full: Needs(3 * comparison.minutes, data, packages),
-        },
+        needs=Needs.at_scales(0.5, comparison.minutes, 3 * comparison.minutes, data, packages),
         panels=(
             Panel(
                 "epsilon.certified",

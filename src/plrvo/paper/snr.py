@@ -58,11 +58,7 @@ ENTRIES = (
         title="Signal-to-noise ratio and accuracy",
         where="figure of the ratio (fig:SNR)",
         rows=_rows,
-        needs={
-            Scale.smoke: Needs(0.3, ("mnist",), PACKAGES),
-            Scale.quick: Needs(4, ("mnist",), PACKAGES),
-            Scale.full: Needs(20, ("mnist",), PACKAGES),
-        },
+        needs=Needs.at_scales(0.3, 4, 20, ("mnist",), PACKAGES),
         panels=(Panel("snr", ("accuracy",), "C (k - 1) theta", "test accuracy, %"),),
         findings=findings,
         stand_in={Scale.quick: "CNN-MNIST, one seed: the paper does not say which runs it shows"},

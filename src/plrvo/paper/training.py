@@ -45,16 +45,7 @@ class Recipe:
 
     def job(self, plan: Plan | None, **others: Any) -> Job:
         """What is asked for with a plan, or without privacy."""
-        names = (
-            "task",
-            "model",
-            "learning_rate",
-            "optimizer",
-            "momentum",
-            "weight_decay",
-            "schedule",
-            "physical_batch",
-        )
+        names = ("task", "model", "learning_rate", "optimizer", "momentum", "weight_decay", "schedule")
         asked = {name: getattr(self, name) for name in names} | dict(self.options) | others
         asked |= {"physical_batch": self.physical_batch}
         asked |= {"evaluate_every": self.evaluate_every or self.steps, "checkpoint_every": max(50, self.steps // 10)}

@@ -16,19 +16,14 @@ from typing import Any
 
 import torch
 
-from plrvo.tasks.preset import initialised_from
-from plrvo.tasks.text.trainable import CHOICES, add_lora
+from plrvo.tasks.text.trainable import prepare
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 
 def choose(model: Any, trainable: str, generator: torch.Generator) -> int:
     """Set what is trained of `model`; returns the number of its parameters."""
-    if trainable not in CHOICES:
-        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
-    if trainable == "lora":
-        with initialised_from(generator):
-            add_lora(model)
+    prepare(model, trainable, generator)
     head = {id(p) for p in model.get_output_embeddings().parameters()}
     for name, parameter in model.named_parameters():
         parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith("bias"), "head": id(parameter) in head}

@@ -23,16 +23,21 @@ LORA_RANK, LORA_ALPHA = 8, 16
 
 def choose(model: Any, trainable: str, generator: torch.Generator) -> None:
     """Set what is trained of `model`, whose pretrained part is `model.base_model`."""
-    if trainable not in CHOICES:
-        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
-    if trainable == "lora":
-        with initialised_from(generator):
-            add_lora(model)
+    prepare(model, trainable, generator)
     pretrained = {id(p) for p in model.base_model.parameters()}
     for name, parameter in model.named_parameters():
         head = id(parameter) not in pretrained
         parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith(".bias"), "head": False}
         parameter.requires_grad_(head or parts[trainable])
+
+
+def prepare(model: Any, trainable: str, generator: torch.Generator) -> None:
+    """Refuse what cannot be chosen, and add the parameters that `lora` trains."""
+    if trainable not in CHOICES:
+        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
+    if trainable == "lora":
+        with initialised_from(generator):
+            add_lora(model)
 
 
 def add_lora(model: Any) -> None:

@@ -76,11 +76,16 @@ class NoiseStream:
 
     def skip(self, steps: int) -> None:
         """Go to a later step; only the rows since the last restart are drawn."""
-        start = max(first for first in self._parts if first <= steps)
-        self.row += sum(strategy.rows(length) for first, (length, strategy) in self._parts.items() if first < start)
+        start, rows = self._last_restart(steps)
+        self.row += rows
         self.step = start
         for _ in range(steps - start):
             self.next_noise()
+
+    def _last_restart(self, steps: int) -> tuple[int, int]:
+        """The step of the last restart up to a step, and the rows before it."""
+        start = max(first for first in self._parts if first <= steps)
+        return start, sum(strategy.rows(length) for first, (length, strategy) in self._parts.items() if first < start)
 
     def state(self) -> list[Any]:
         """What `release` has kept since the last restart; private sums are among it."""
@@ -88,8 +93,7 @@ class NoiseStream:
 
     def restore(self, arrays: Sequence[Any], steps: int) -> None:
         """Bring a fresh stream to where `state` was asked."""
-        start = max(first for first in self._parts if first <= steps)
-        self.row = sum(strategy.rows(length) for first, (length, strategy) in self._parts.items() if first < start)
+        start, self.row = self._last_restart(steps)
         self.step, self._first_row = start, self.row
         if steps > start:
             stream = self._current()
