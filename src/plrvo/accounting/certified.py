@@ -25,8 +25,9 @@ import numpy as np
 
 from plrvo.accounting.convert import delta_from_moments, epsilon_at, epsilon_from_moments
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
+from plrvo.accounting.loss_distribution import composed_delta, composed_epsilon
 from plrvo.accounting.moments import StepMoments
-from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
+from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -60,7 +61,7 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
     best = min(candidates, key=lambda candidate: candidate.value)
     # Beyond any use the loss distribution would not fit into memory.
     if signals is not None and 0 < best.value < _LARGEST_PLD_EPSILON:
-        value = sampled_epsilon(_few_kinds(signals), delta, best.value)
+        value = composed_epsilon(_few_kinds(signals), delta, best.value)
         best = min(best, Certificate(value, None, "pld"), key=lambda candidate: candidate.value)
     return checked(best)
 
@@ -81,7 +82,7 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
     best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
     if signals is not None and 0 < epsilon < _LARGEST_PLD_EPSILON:
-        by_loss = Certificate(sampled_delta(_few_kinds(signals), epsilon), None, "pld")
+        by_loss = Certificate(composed_delta(_few_kinds(signals), epsilon), None, "pld")
         best = min(best, by_loss, key=lambda candidate: candidate.value)
     return checked(best)
 
