@@ -10,6 +10,9 @@ a shift between s_(j-1) and s_j costs at least s_(j-1)^2 of the energy, and show
 first law of a pair on a lattice that dominates the shift s_j (connect the dots: `Lomax.cells` have exact masses). There
 are no more than sixteen such shifts, and energies are multiples of C^2/256.
 
+**Laplace noise** has a simpler bound near a = 1: a shift s shows no more than a Gaussian of signal s sqrt(pi/2), so a
+gradient no more than one of signal C sqrt(pi/2) (theory, section 13).
+
 **Symmetry.** H_a = 1 - a + a H_(1/a), since z -> g - z exchanges the hypotheses. So W is kept for a >= 1 only.
 
 **The pair.** Let B be an upper bound at points 1 = a_0 < ... < a_J, symmetrised: B(1/a) = 1 - 1/a + B(a)/a. The true H is
@@ -47,7 +50,8 @@ _FIRST_LARGE = round(_SMALL**2 * _ENERGIES)
 _PER_SIGNAL = 24  # lattice points
 _SINGLE_UNTIL, _UNTIL = 6.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
 _RAISED = 1e-9  # relative, for the rounding of B
-_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.02, 12.0
+_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.35, 12.0  # below it moments are as good, above it epsilons are of no use
+_LAPLACE_MAJORANT = math.sqrt(math.pi / 2) * (1 + 2.0**-50)
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,8 @@ class Profile:
 
 
 @lru_cache(maxsize=64)
-def profile(law: Lomax, clip: float, majorant: float | None) -> Profile | None:
-    """The dominating pair of a shift by up to `clip` (in units of the law), None where it is not worth while.
-
-    A `majorant` is the signal of a Gaussian that is proved to dominate the step.
-    """
+def profile(law: Lomax, clip: float) -> Profile | None:
+    """The dominating pair of a shift by up to `clip` (in units of the law), None where it is not worth while."""
     signal = clip * math.sqrt(law.information)
     if not _LEAST_SIGNAL <= signal <= _LARGEST_SIGNAL:
         return None
@@ -85,7 +86,8 @@ def profile(law: Lomax, clip: float, majorant: float | None) -> Profile | None:
     rows += [np.exp(np.minimum((row - np.multiply.outer(near, small.lines - 1)).min(axis=1), 0.0)) for row in start]
     one_by_one = _with_large_shifts(law, clip, step, np.array(rows))
     bound[: len(near)] = np.minimum(bound[: len(near)], one_by_one)
-    if majorant is not None:
+    if law.k == math.inf:
+        majorant = clip * _LAPLACE_MAJORANT
         bound = np.minimum(bound, [gaussian_delta(majorant, float(at)) for at in y])
     return _pair(y, bound * (1 + _RAISED))
 
@@ -110,22 +112,19 @@ def _added(law: Lomax, s: float, step: float, count: int) -> tuple[Array, Array]
 
     W(-y) = 1 - e^-y + e^-y W(y), and W beyond the last point is at most its value there.
     """
-    places, mass = _lattice_pair(law, s, step)
-    reach = int(places[-1])
-    out = np.arange(count)
-    matrix, constant = np.zeros((count, count)), np.zeros(count)
-    for place, p in zip(places, mass, strict=True):
-        source = out - place
-        size = np.minimum(np.abs(source), count - 1)
-        negative = source < 0
-        fall = np.exp(step * np.where(negative, source, 0))
-        matrix[size, out] += p * np.where(negative, fall, 1.0)
-        constant += p * np.where(negative, 1 - fall, 0.0)
-    assert reach < count  # noqa: S101  (a shift is at most the clip, a fraction of the range)
-    return matrix, constant
+    mass = _lattice_pair(law, s, step)
+    reach = len(mass) // 2
+    # The value at y - l: a row for each place from -reach to count - 1 + reach, a column for each y.
+    distance = np.arange(count) - np.arange(-reach, count + reach)[:, None]
+    taken = np.where(np.abs(distance) <= reach, mass[np.clip(distance, -reach, reach) + reach], 0.0)
+    fall = np.exp(-step * np.arange(reach, 0.0, -1.0))
+    matrix = taken[reach : reach + count].copy()
+    matrix[reach:0:-1] += fall[:, None] * taken[:reach]
+    matrix[-1] += taken[reach + count :].sum(axis=0)
+    return matrix, (1 - fall) @ taken[:reach]
 
 
-def _lattice_pair(law: Lomax, s: float, step: float) -> tuple[Array, Array]:
+def _lattice_pair(law: Lomax, s: float, step: float) -> Array:
     """P-masses of a pair on multiples of the step that dominates a shift by s: each cell's masses at its two ends."""
     cells = math.ceil(float(law.largest_loss(np.asarray(s))) / step)
     losses = step * np.arange(cells + 1.0)
@@ -137,8 +136,7 @@ def _lattice_pair(law: Lomax, s: float, step: float) -> tuple[Array, Array]:
     # The outcomes of negative loss are the mirror image: P and Q change places.
     mirrored = at * np.exp(-losses)
     total = float(at.sum() + mirrored.sum())
-    places = np.arange(-cells, cells + 1)
-    return places, np.concatenate([mirrored[:0:-1], [at[0] + mirrored[0]], at[1:]]) / total
+    return np.concatenate([mirrored[:0:-1], [at[0] + mirrored[0]], at[1:]]) / total
 
 
 def _pair(y: Array, bound: Array) -> Profile:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from plrvo.accounting.loss_distribution import Loss, places_between
-from plrvo.accounting.profile import Profile
-from plrvo.noise.base import Array
+from plrvo.accounting.profile import Profile, profile
+from plrvo.accounting.workload import Workload
+from plrvo.noise.base import Array, Noise
 
 _U = 2.0**-53
 
@@ -63,3 +64,15 @@ def sampled_loss(y: Array, q: float) -> Array:
     with np.errstate(over="ignore"):
         near = np.log1p(q * np.expm1(np.clip(y, -1.0, 30.0)))
         return np.where(np.abs(y - 14.5) <= 15.5, near, np.logaddexp(math.log1p(-q), math.log(q) + y))
+
+
+def profile_steps(noise: Noise, work: Workload) -> ProfileSteps | None:
+    """The steps of a workload; None where the noise has no profile, or none that is worth while."""
+    continuous = noise.before_rounding
+    found = continuous.lomax
+    if found is None or continuous.shared:
+        return None
+    law, unit = found
+    clip = math.nextafter(noise.sensitivity(work.clip, work.dimension) / unit * (1 + 2.0**-50), math.inf)
+    pair = profile(law, clip)
+    return None if pair is None else ProfileSteps(pair, work.sample_rate, work.steps)

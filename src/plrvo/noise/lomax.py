@@ -113,7 +113,8 @@ class Lomax:
         inside_q = -np.exp(-k * np.log1p(z / m)) / 2
         # Beyond: 1 + s S/m = e^(l/m), where S = 1/(1 + (z-s)/m). P(z' > z) = S^k/2, and 1 + z/m = 1/S + s/m.
         # S - 1 as a multiple of e^((l-a)/m) - 1: a power k of S - 1 = -1e-16 would not forgive a difference.
-        log_share = np.log1p(np.maximum((m + s) / s * np.expm1((edges - a) / m), -1.0))
+        with np.errstate(divide="ignore"):
+            log_share = np.log1p(np.maximum((m + s) / s * np.expm1((edges - a) / m), -1.0))
         beyond_p = np.exp(k * log_share) / 2
         beyond_q = np.exp(k * (log_share - np.log1p(s / m * np.exp(log_share)))) / 2
         return np.diff(inside_p) + np.diff(beyond_p), np.diff(inside_q) + np.diff(beyond_q)
