@@ -22,7 +22,7 @@ class Epsilon:
         lower: what an attacker provably reaches; no valid epsilon is below it.
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
-        method: which proof gave `certified`: "rdp", "pure", "pld", "profile", or "exact" (Gaussian noise without sampling).
+        method: which proof gave `certified`: "rdp", "pure", "pld", "profile", or "exact" (Gaussian noise, no sampling).
         order: the moment order of `certified` (None unless by "rdp").
     """
 

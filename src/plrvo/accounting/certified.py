@@ -188,9 +188,8 @@ def _loss_steps(
         return list(_few_kinds(signals)), "pld"
     if not profiles:
         return None
-    gaussian, others = [], []
-    for noise, work in entries:
-        (gaussian if noise.before_rounding.gaussian_sigma is not None else others).append((noise, work))
+    gaussian = [entry for entry in entries if entry[0].before_rounding.gaussian_sigma is not None]
+    others = [entry for entry in entries if entry[0].before_rounding.gaussian_sigma is None]
     if len(others) > _MOST_PROFILES:
         return None
     steps: list[Step] = []

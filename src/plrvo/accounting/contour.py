@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from plrvo.noise.base import Array
 from plrvo.noise.lomax import LARGEST_PHASE, MOMENT_ERROR, Lomax
 
 _LINES = np.concatenate([[0.05, 0.1, 0.15, 0.2, 0.3], np.arange(0.4, 12.01, 0.2), 12 * 1.08 ** np.arange(1.0, 16.0)])
+_LARGEST_LINE = 40.0  # c - 1 in units of 1/clip
+LARGEST_CLIP = 20.0  # so that 40 + clip/2 is well below LARGEST_PHASE
 _FIRST_SHIFT, _SHIFT_RATIO = 3e-4, 1.05  # of the clip
 _FINE, _FINE_UNTIL, _GROWTH, _UNTIL = 0.07, 3.0, 1.06, 45.0  # cells in u, in units of 1/signal
 _PIECES = 16  # of a cell in u, on which 1/|P| is bounded by its largest value
@@ -69,7 +72,7 @@ class Contour:
 def contours(law: Lomax, clip: float, largest_shifts: tuple[float, ...]) -> list[Contour]:
     """Contours for shifts up to each of `largest_shifts` (increasing shares of the clip, the last of them 1)."""
     signal = clip * math.sqrt(law.information)
-    lines = 1 + _LINES / signal
+    lines = 1 + _LINES[_LINES * clip <= _LARGEST_LINE * signal] / signal
     u = _orders(signal, clip)
     start = _FIRST_SHIFT
     shifts = [start]
@@ -80,7 +83,7 @@ def contours(law: Lomax, clip: float, largest_shifts: tuple[float, ...]) -> list
     cells = _Cells(law, lines, u)
     left, right, beyond = cells.first(clip * shifts[0])
     found = []
-    for low, high in zip(shifts[:-1], shifts[1:], strict=True):
+    for low, high in pairwise(shifts):
         for best, bound in zip((left, right, beyond), cells.between(clip * low, clip * high), strict=True):
             np.maximum(best, bound, out=best)
         if high in largest_shifts:
@@ -90,7 +93,8 @@ def contours(law: Lomax, clip: float, largest_shifts: tuple[float, ...]) -> list
 
 
 def _orders(signal: float, clip: float) -> Array:
-    last = min(_UNTIL / signal, math.sqrt(LARGEST_PHASE**2 - (12.5 * clip / signal) ** 2) / clip)
+    # |w - 1/2| times the largest loss is at most LARGEST_PHASE.
+    last = min(_UNTIL / signal, math.sqrt(LARGEST_PHASE**2 - (_LARGEST_LINE + clip / 2) ** 2) / clip)
     fine = np.arange(0.0, _FINE_UNTIL, _FINE)
     count = math.ceil(math.log(last * signal / fine[-1]) / math.log(_GROWTH))
     coarse = fine[-1] * (last * signal / fine[-1]) ** (np.arange(1.0, count + 1) / count)
@@ -107,7 +111,7 @@ class _Cells:
         self._real = lines[:, None] * (lines[:, None] - 1) - u**2
         self._beside = np.abs(w - 1)
         self._width = np.diff(u)
-        self._known: dict[float, tuple[Array, Array]] = {}
+        self._known: dict[float, tuple[Array, Array, Array]] = {}
 
     def weights(self) -> tuple[Array, Array]:
         """Integrals of (1-x)/|P| and x/|P| over the cells, x from 0 to 1, from above."""
@@ -122,14 +126,16 @@ class _Cells:
         information, v, c = self._law.information, s * s, self._lines[:, None]
         growth = (self._beside + self._law.bend) * np.exp((c - 1) * s) + 1
         small = self._product * information * v / 2
-        rest = self._product**2 * information**2 * v / 8 + s * self._product * growth / (6 * (1 - np.minimum(small, 0.5)))
+        rest = self._product**2 * information**2 * v / 8 + s * self._product * growth / (
+            6 * (1 - np.minimum(small, 0.5))
+        )
         rest = np.where(small < 0.5, rest, np.inf)
         # -u^2 is concave: above its chord by an eighth of the squared width.
         rest = rest[:, 1:] + information * self._width**2 / 8
         value = information / 2 * self._real
         left, right = value[:, :-1] + rest, value[:, 1:] + rest
         x = self._lines - 0.5
-        least, most = (float(end) for end in self._law.inner_ends(np.asarray(s)))
+        least = float(self._law.inner_ends(np.asarray(s))[0])
         most_at_0 = float(self._law.inner_ends(np.zeros(()))[1])
         gain = least * (1 - s) - (2 * most_at_0 - least) * np.cosh(x * s) / 2
         beyond = left[:, 0] - np.maximum(gain, 0.0) / (s * np.exp((self._lines - 1) * s))
@@ -169,11 +175,11 @@ class _Cells:
     def _moduli(self, s: float) -> tuple[Array, Array, Array]:
         """Half the change of |M| over each cell in u, M at u = 0, and the mean of |M| at both ends of each cell."""
         if s not in self._known:
-            self._known.clear()
+            if len(self._known) > 1:
+                self._known.pop(min(self._known))
             size = np.abs(self._law.moments(s, self._lines, self._u))
             self._known[s] = np.diff(size, axis=1) / 2, size[:, 0], (size[:, 1:] + size[:, :-1]) / 2
-        value = self._known[s]
-        return value[0], value[1], value[2]
+        return self._known[s]
 
 
 def _largest_ratio(level: Array, slope: Array, low: float, high: float) -> Array:
@@ -183,4 +189,3 @@ def _largest_ratio(level: Array, slope: Array, low: float, high: float) -> Array
         at = -2 * level / slope
         inside = (level < 0) & (slope > 0) & (at > low) & (at < high)
         return np.where(inside, np.maximum(best, -(slope**2) / (4 * level)), best)
-

@@ -15,13 +15,13 @@ gradient no more than one of signal C sqrt(pi/2) (theory, section 13).
 
 **Symmetry.** H_a = 1 - a + a H_(1/a), since z -> g - z exchanges the hypotheses. So W is kept for a >= 1 only.
 
-**The pair.** Let B be an upper bound at points 1 = a_0 < ... < a_J, symmetrised: B(1/a) = 1 - 1/a + B(a)/a. The true H is
-convex, H_0 = 1 and H does not increase. So it lies below the lower convex hull of (0, 1), all these points and a
-horizontal ray from the last: at a point between, the hull is a mean of B at others, and so at least the same mean of H.
-The hull is convex, falls from 1 at a = 0, with slope -1 at least, and is at least (1 - a)_+. Therefore it
-is the profile of a pair: its jump of slope at a_j is the Q-mass of an outcome with likelihood ratio a_j, its height at
-infinity the P-mass of one with ratio infinity. Being above H at every a > 0, the pair dominates both (P, Q) and (Q, P) for
-every gradient, also after sampling, and steps compose (theory, section 13).
+**The pair.** Let B be an upper bound at points 1 = a_0 < ... < a_J, symmetrised: B(1/a) = 1 - 1/a + B(a)/a. The true H
+is convex, H_0 = 1 and H does not increase. So it lies below the lower convex hull of (0, 1), all these points and a
+horizontal ray from the last: at a point between, the hull is a mean of B at others, and so at least the same mean of
+H. The hull is convex, falls from 1 at a = 0, with slope -1 at least, and is at least (1 - a)_+. Therefore it is the
+profile of a pair: its jump of slope at a_j is the Q-mass of an outcome with likelihood ratio a_j, its height at
+infinity the P-mass of one with ratio infinity. Being above H at every a > 0, the pair dominates both (P, Q) and (Q, P)
+for every gradient, also after sampling, and steps compose (theory, section 13).
 
 By symmetry the hull on a >= 1 is that of the points there, with the point at 1 lowered to the chords from a to 1/a,
 
@@ -36,10 +36,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
-from plrvo.accounting.contour import contours
+from plrvo.accounting.contour import LARGEST_CLIP, contours
 from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.noise.base import Array
 from plrvo.noise.lomax import Lomax
@@ -50,7 +51,8 @@ _FIRST_LARGE = round(_SMALL**2 * _ENERGIES)
 _PER_SIGNAL = 24  # lattice points
 _SINGLE_UNTIL, _UNTIL = 6.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
 _RAISED = 1e-9  # relative, for the rounding of B
-_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.35, 12.0  # below it moments are as good, above it epsilons are of no use
+_LEAST_K = 0.3  # the rules of `lomax` are tested from here on
+_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.35, 8.0  # below it moments are as good, above it epsilons are of no use
 _LAPLACE_MAJORANT = math.sqrt(math.pi / 2) * (1 + 2.0**-50)
 
 
@@ -71,7 +73,7 @@ class Profile:
 def profile(law: Lomax, clip: float) -> Profile | None:
     """The dominating pair of a shift by up to `clip` (in units of the law), None where it is not worth while."""
     signal = clip * math.sqrt(law.information)
-    if not _LEAST_SIGNAL <= signal <= _LARGEST_SIGNAL:
+    if not (_LEAST_SIGNAL <= signal <= _LARGEST_SIGNAL and clip <= LARGEST_CLIP and law.k >= _LEAST_K):
         return None
     step = signal / _PER_SIGNAL
     last = math.ceil((_UNTIL * signal + signal**2 / 2) / step)
@@ -152,7 +154,7 @@ def _pair(y: Array, bound: Array) -> Profile:
         vertices.append(point)
     at = np.array([j for _, _, j in vertices])
     wanted, y = np.array([height for _, height, _ in vertices]), y[at]
-    slopes = np.array([_slope(p, r) for p, r in zip(vertices[:-1], vertices[1:], strict=True)] + [0.0])
+    slopes = np.array([_slope(p, r) for p, r in pairwise(vertices)] + [0.0])
     low = np.concatenate([[0.0], np.maximum(np.diff(np.minimum(slopes, 0.0)), 0.0)])
     high, infinite = low * np.exp(y), float(wanted[-1])
     # Sums of positive terms, so that no digits are lost: E (R - a)_+ at every vertex.
