@@ -16,7 +16,7 @@ at most 1 (`noise.lomax`), where |log r_s| <= s. K is bounded between the points
   linear in s and convex in u; e^(V K) is below the chord of its bounds at both ends of a cell in u.
 - *Below the first shift s_1.* d^2 M/ds^2 = P Q(s), Q(0) = I and |Q'| <= (|w-1| + bend) M_s(c) + 1, the last term
   for the jump of the score at 0. So |M_s - 1 - P I s^2/2| <= |P| s^3/6 (...), and log|M| <= (|M|^2 - 1)/2.
-- *Beyond the last u = U.* |M_s(w)| <= M_s(c) always. If u s > 2 the part of M that comes from nu2, a monotone density,
+- *From some u = U on*, and beyond the last. |M_s(w)| <= M_s(c) always. If u s > 2 the part of M that comes from nu2, a monotone density,
   is at most (2 max - min) cosh(a Re x)/u, less than its share of M_s(c). If u s <= 2,
   |M_s(w)|/M_s(c) <= exp(-E sin^2(u D/2)), D the difference of two independent losses, tilted by r^c: at most
   exp(-(sin 2)^2/8 u^2 Var), with Var >= s^2 I e^(-s/2)/((1+s)^2 cosh^2(s Re x)).
@@ -87,7 +87,7 @@ def contours(law: Lomax, clip: float, largest_shifts: tuple[float, ...]) -> list
         for best, bound in zip((left, right, beyond), cells.between(clip * low, clip * high), strict=True):
             np.maximum(best, bound, out=best)
         if high in largest_shifts:
-            most = np.maximum(beyond, cells.slow(left[:, 0]))
+            most = np.maximum(beyond, cells.slow(left[:, 0])[:, -1])
             found.append(Contour(lines, left.copy(), right.copy(), most, *cells.weights(), float(u[-1])))
     return found
 
@@ -160,17 +160,23 @@ class _Cells:
         x = self._lines - 0.5
         a = self._law.largest_loss(np.array([low, high]))
         least, most = self._law.inner_ends(np.array([low, high]))
-        # What nu2 contributes at least, less what is left of it beyond the last u.
-        left_over = (2 * most[0] - least[1]) * np.cosh(x * a[1]) * min(1 / self._u[-1], high / 2)
-        gain = least[1] * np.sinh(x * a[0]) / x - left_over
-        fall = np.log1p(-np.clip(gain / top[:, 0], 0.0, 1 - 1e-12)) / high**2
-        return bounds[0], bounds[1], bounds[0][:, 0] + fall
+        # What nu2 contributes at least, less what is left of it from some u on: one column for each.
+        left_over = np.multiply.outer(
+            (2 * most[0] - least[1]) * np.cosh(x * a[1]), np.minimum(1 / np.maximum(self._u, 1e-300), high / 2)
+        )
+        gain = (least[1] * np.sinh(x * a[0]) / x)[:, None] - left_over
+        onwards = bounds[0][:, :1] + np.log1p(-np.clip(gain / top, 0.0, 1 - 1e-12)) / high**2
+        slow = np.where(low * self._u < 2, self.slow(bounds[0][:, 0]), -np.inf)
+        flat = np.maximum(onwards, slow)[:, :-1]
+        better = flat < np.maximum(bounds[0], bounds[1])
+        return np.where(better, flat, bounds[0]), np.where(better, flat, bounds[1]), onwards[:, -1]
 
     def slow(self, at_zero: Array) -> Array:
-        """For u s <= 2 beyond the last u, where K at u = 0 is at most `at_zero`."""
-        s = 2 / self._u[-1]
-        spread = self._law.information * math.exp(-s / 2) / ((1 + s) * np.cosh(s * (self._lines - 0.5))) ** 2
-        return np.asarray(at_zero - _QUADRATIC * self._u[-1] ** 2 * spread)
+        """For u s <= 2 from each u on, where K at u = 0 is at most `at_zero`: one column for each u."""
+        s = 2 / np.maximum(self._u, 1e-2)
+        fall = np.exp(-s / 2) * (self._u / (1 + s)) ** 2
+        x = np.minimum(np.multiply.outer(self._lines - 0.5, s), 300.0)
+        return np.asarray(at_zero[:, None] - _QUADRATIC * self._law.information * fall / np.cosh(x) ** 2)
 
     def _moduli(self, s: float) -> tuple[Array, Array, Array]:
         """Half the change of |M| over each cell in u, M at u = 0, and the mean of |M| at both ends of each cell."""

@@ -1,6 +1,6 @@
 """The dominating profile of one unsampled step: an upper bound B(a) on H_a = E_Q (R - a)_+ over all clipped gradients.
 
-**Small and large shifts.** Gradients whose shifts are all below a quarter of the clip have `contour`'s bound. Larger
+**Small and large shifts.** Gradients whose shifts are all below a fifth of the clip have `contour`'s bound. Larger
 shifts are added one by one, from the smallest to the largest. If W(V) bounds H, as a function of y = log a, for all
 gradients of energy V whose shifts are at most s_(j-1), then so does
 
@@ -8,7 +8,7 @@ gradients of energy V whose shifts are at most s_(j-1), then so does
 
 a shift between s_(j-1) and s_j costs at least s_(j-1)^2 of the energy, and shows at most what s_j does. (p_l) is the
 first law of a pair on a lattice that dominates the shift s_j (connect the dots: `Lomax.cells` have exact masses). There
-are no more than sixteen such shifts, and energies are multiples of C^2/256.
+are no more than 25 such shifts, and energies are multiples of C^2/800.
 
 **Laplace noise** has a simpler bound near a = 1: a shift s shows no more than a Gaussian of signal s sqrt(pi/2), so a
 gradient no more than one of signal C sqrt(pi/2) (theory, section 13).
@@ -45,11 +45,13 @@ from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.noise.base import Array
 from plrvo.noise.lomax import Lomax
 
-_SMALL = 0.25  # of the clip: shifts up to here are bounded together
-_ENERGIES = 256
+_SMALL = 0.2  # of the clip: shifts up to here are bounded together
+_ENERGIES = 800
 _FIRST_LARGE = round(_SMALL**2 * _ENERGIES)
-_PER_SIGNAL = 24  # lattice points
-_SINGLE_UNTIL, _UNTIL = 6.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
+_ENERGY_RATIO = 1.032  # of neighbouring large shifts
+_KNOTS = 8  # every so many energies the bound for small shifts is computed; its logarithm is convex in the energy
+_PER_SIGNAL = 20  # lattice points
+_SINGLE_UNTIL, _UNTIL = 5.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
 _RAISED = 1e-9  # relative, for the rounding of B
 _LEAST_K = 0.3  # the rules of `lomax` are tested from here on
 _LEAST_SIGNAL, _LARGEST_SIGNAL = 0.35, 8.0  # below it moments are as good, above it epsilons are of no use
@@ -82,8 +84,10 @@ def profile(law: Lomax, clip: float) -> Profile | None:
     log_b = (whole.log_bound(np.array([clip**2]))[0] - np.multiply.outer(y, whole.lines - 1)).min(axis=1)
     bound = np.minimum(np.exp(log_b), 1.0)
     near = y[: math.ceil((_SINGLE_UNTIL * signal + signal**2 / 2) / step) + 1]
-    energies = clip**2 * np.arange(_ENERGIES + 1.0) / _ENERGIES
-    start = small.log_bound(energies[1:])
+    knots = np.arange(0.0, _ENERGIES + 1, _KNOTS)
+    between = np.arange(1.0, _ENERGIES + 1)
+    at_knots = small.log_bound(clip**2 * knots / _ENERGIES)
+    start = np.array([np.interp(between, knots, column) for column in at_knots.T]).T
     rows = [np.zeros(len(near))]
     rows += [np.exp(np.minimum((row - np.multiply.outer(near, small.lines - 1)).min(axis=1), 0.0)) for row in start]
     one_by_one = _with_large_shifts(law, clip, step, np.array(rows))
@@ -99,13 +103,15 @@ def _with_large_shifts(law: Lomax, clip: float, step: float, bounds: Array) -> A
 
     Rows are turned into all shifts' in place, in blocks that do not depend on each other.
     """
-    for index in range(_FIRST_LARGE + 1, _ENERGIES + 1):
-        spent = index - 1
+    spent = _FIRST_LARGE
+    while spent < _ENERGIES:
+        index = min(max(spent + 1, math.floor(spent * _ENERGY_RATIO)), _ENERGIES)
         matrix, constant = _added(law, clip * math.sqrt(index / _ENERGIES), step, bounds.shape[1])
         for first in range(spent, _ENERGIES + 1, spent):
             block = slice(first, min(first + spent, _ENERGIES + 1))
             rest = bounds[first - spent : block.stop - spent]
             np.maximum(bounds[block], rest @ matrix + constant, out=bounds[block])
+        spent = index
     return bounds[-1]
 
 
