@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from plrvo import Gaussian, GammaPLRV, Laplace, Ledger, Workload
+from plrvo import GammaPLRV, Gaussian, Laplace, Ledger, Workload
 from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.accounting.loss_distribution import composed_epsilon
 from plrvo.accounting.profile import profile
@@ -71,7 +71,7 @@ def gradients(t):
 @pytest.mark.parametrize("k", [math.inf, 10.0, 1.0])
 @pytest.mark.parametrize("signal", [0.5, 1.2, 3.0])
 def test_no_gradient_shows_more_than_the_profile(k, signal):
-    """The lattice of the attack adds a sixth of its squared step to the variance of a coordinate: 2e-4 of it at most."""
+    """The lattice of an attack adds a sixth of its squared step to the variance of a coordinate: at most 2e-4."""
     noise = Laplace(1.0) if k == math.inf else GammaPLRV(k, 1 / (k + 1))
     t = signal / math.sqrt(Lomax(k).information)
     pair = profile(Lomax(k), t)

@@ -16,8 +16,8 @@ at most 1 (`noise.lomax`), where |log r_s| <= s. K is bounded between the points
   linear in s and convex in u; e^(V K) is below the chord of its bounds at both ends of a cell in u.
 - *Below the first shift s_1.* d^2 M/ds^2 = P Q(s), Q(0) = I and |Q'| <= (|w-1| + bend) M_s(c) + 1, the last term
   for the jump of the score at 0. So |M_s - 1 - P I s^2/2| <= |P| s^3/6 (...), and log|M| <= (|M|^2 - 1)/2.
-- *From some u = U on*, and beyond the last. |M_s(w)| <= M_s(c) always. If u s > 2 the part of M that comes from nu2, a monotone density,
-  is at most (2 max - min) cosh(a Re x)/u, less than its share of M_s(c). If u s <= 2,
+- *From some u = U on*, and beyond the last. |M_s(w)| <= M_s(c) always. If u s > 2 the part of M that comes from nu2, a
+  monotone density, is at most (2 max - min) cosh(a Re x)/u, less than its share of M_s(c). If u s <= 2,
   |M_s(w)|/M_s(c) <= exp(-E sin^2(u D/2)), D the difference of two independent losses, tilted by r^c: at most
   exp(-(sin 2)^2/8 u^2 Var), with Var >= s^2 I e^(-s/2)/((1+s)^2 cosh^2(s Re x)).
 

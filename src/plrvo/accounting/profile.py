@@ -54,7 +54,7 @@ _PER_SIGNAL = 20  # lattice points
 _SINGLE_UNTIL, _UNTIL = 5.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
 _RAISED = 1e-9  # relative, for the rounding of B
 _LEAST_K = 0.3  # the rules of `lomax` are tested from here on
-_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.35, 8.0  # below it moments are as good, above it epsilons are of no use
+_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.3, 8.0  # below it moments are as good, above it epsilons are of no use
 _LAPLACE_MAJORANT = math.sqrt(math.pi / 2) * (1 + 2.0**-50)
 
 

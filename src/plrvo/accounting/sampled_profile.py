@@ -2,8 +2,9 @@
 
 If (P, Q) dominates a step, then ((1-q) Q + q P, Q) dominates it where the example is removed, and the reverse where
 it is added (Zhu, Dong, Wang 2022; theory, section 13). An outcome of likelihood ratio e^y has the loss
-log(1 - q + q e^y), or its negative. Outcomes are spread onto the points of the grid. A mass is a sum of two products of numbers that the pair
-defines, and errs by a few units of the last place; a loss, made in four operations, by 16 of them.
+log(1 - q + q e^y), or its negative. Outcomes are spread onto the points of the grid. A mass is a sum of two products
+of numbers that the pair defines, and errs by a few units of the last place; a loss, made in four operations, by 16 of
+them.
 """
 
 from __future__ import annotations
