@@ -16,7 +16,7 @@ from plrvo.noise.specification import Specification
 _TOLERANCE = 1e-6  # relative, on the width of the noise
 _ENOUGH = 5e-5  # relative, of a budget that may be left over where every certificate takes a second
 _AIM = 1e-5  # of the same, so that the last step of a search ends on the right side
-_MOST_TRIES = 12
+_MOST_TRIES = 24
 _WIDEST = 1e15
 
 SomeNoise = TypeVar("SomeNoise", bound=Noise)
@@ -82,21 +82,22 @@ def _narrower(miss: Callable[[float], float], wide: float, slope: float) -> floa
     """
     kept = miss(wide)
     narrow, missed = -math.inf, 0.0
+    left = right = 1.0  # the Illinois rule: an end that stays counts half, so that it moves the next time
     for _ in range(_MOST_TRIES):
         if kept > -_ENOUGH:
             break
         if narrow > -math.inf:
-            slope = (kept - missed) / (wide - narrow)
+            slope = (right * kept - left * missed) / (wide - narrow)
         if not slope < 0:
             break
-        at = wide - (kept + _AIM) / slope
+        at = wide - (right * kept + _AIM) / slope
         if not narrow < at < wide:
-            at = (narrow + wide) / 2
+            at = (narrow + wide) / 2 if narrow > -math.inf else wide + 2 * kept / -slope
         value = miss(at)
         if value > 0:
-            narrow, missed = at, value
+            narrow, missed, left, right = at, value, 1.0, right / 2
         else:
-            wide, kept = at, value
+            wide, kept, left, right = at, value, left / 2, 1.0
     return wide
 
 

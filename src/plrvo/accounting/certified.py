@@ -68,7 +68,9 @@ def certified_epsilon(entries: Sequence[Entry], delta: float, profiles: bool = F
     if 0 < best.value < _LARGEST_PLD_EPSILON:
         found = _loss_steps(entries, signals, profiles)
         if found is not None:
-            value = composed_epsilon(found[0], delta, best.value)
+            # A profile is the same in every dimension, and so should be the grid: no digits of the other bounds.
+            guess = best.value if found[1] == "pld" else 2.0 ** math.ceil(math.log2(best.value))
+            value = composed_epsilon(found[0], delta, guess)
             best = min(best, Certificate(value, None, found[1]), key=lambda candidate: candidate.value)
     return checked(best)
 
