@@ -111,7 +111,7 @@ def epsilon(noise: Noise, work: Workload, delta: float) -> Epsilon:
     >>> work = Workload(sample_rate=0.01, steps=300, clip=0.5, dimension=26_010)
     >>> bracket = epsilon(GammaPLRV(k=40_000, theta=6e-5), work, delta=1e-5)
     >>> print(f"{bracket.published:.3f} {bracket.certified:.3f} {bracket.published_is_refuted}")
-    1.607 2.382 True
+    1.607 1.822 True
     """
     return Ledger().plus(noise, work).epsilon(delta)
 
