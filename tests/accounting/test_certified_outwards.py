@@ -14,8 +14,9 @@ from plrvo.accounting import Certificate, Ledger, Workload
 from plrvo.accounting.certified import _few_kinds, checked, pure_epsilon
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.group import group_epsilon
+from plrvo.accounting.loss_distribution import composed_delta, composed_epsilon
 from plrvo.accounting.lower import lower_loss
-from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
+from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Laplace, TruncatedNormalSeed, UniformSeed
 
 
@@ -72,9 +73,9 @@ def test_sampled_steps_agree_with_dp_accounting_where_its_rounding_is_small(step
             total = one if total is None else total.compose(one)
         return total.get_epsilon_for_delta(delta)
 
-    ours = sampled_epsilon(steps, delta, guess)
+    ours = composed_epsilon(steps, delta, guess)
     assert reference(fine) * (1 - 3e-8) <= ours <= reference(min(1e-2, guess / 2000)) * (1 + 3e-8)
-    assert sampled_delta(steps, ours) == pytest.approx(delta, rel=0.05)
+    assert composed_delta(steps, ours) == pytest.approx(delta, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +96,9 @@ def test_many_steps_are_as_tight_as_dp_accounting(sigma, rate, count, delta, int
 def test_a_loss_distribution_in_a_tail_far_below_its_rounding(signal, count, delta):
     """Without sampling the exact curve is known; a transform alone is blind below 1e-15."""
     exact = gaussian_epsilon(signal * math.sqrt(count), delta)
-    bound = sampled_epsilon([Steps(signal, 1.0, count)], delta, exact * 1.2)
+    bound = composed_epsilon([Steps(signal, 1.0, count)], delta, exact * 1.2)
     assert exact * (1 - 1e-11) <= bound <= exact * 1.01
-    assert float(exact_delta(signal * math.sqrt(count), bound)) <= sampled_delta([Steps(signal, 1.0, count)], bound)
+    assert float(exact_delta(signal * math.sqrt(count), bound)) <= composed_delta([Steps(signal, 1.0, count)], bound)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 6.0])
@@ -113,7 +114,7 @@ def test_one_sampled_step_against_its_integral(signal, rate, epsilon):
             y = mp.log((mp.exp(-e) - 1 + q) / q) / m + m / 2
             added = mp.ncdf(y) - mp.exp(e) * ((1 - q) * mp.ncdf(y) + q * mp.ncdf(y - m))
         exact = float(max(removed, added))
-    assert exact <= sampled_delta([Steps(signal, rate, 1)], epsilon) <= exact * 1.001
+    assert exact <= composed_delta([Steps(signal, rate, 1)], epsilon) <= exact * 1.001
 
 
 def test_many_kinds_are_rounded_up_to_a_few():
@@ -122,9 +123,9 @@ def test_many_kinds_are_rounded_up_to_a_few():
     assert len(few) <= 33
     assert sum(part.count for part in few) == 1001
     assert few[0].signal == pytest.approx(math.sqrt(0.13), rel=1e-12)
-    value = sampled_epsilon(few, 1e-5, 3.0)
-    assert sampled_epsilon([Steps(1.0, 0.01, 1000)], 1e-5, 3.0) < value
-    assert value < 1.1 * sampled_epsilon([Steps(1.005, 0.01005, 1000), few[0]], 1e-5, 3.0)
+    value = composed_epsilon(few, 1e-5, 3.0)
+    assert composed_epsilon([Steps(1.0, 0.01, 1000)], 1e-5, 3.0) < value
+    assert value < 1.1 * composed_epsilon([Steps(1.005, 0.01005, 1000), few[0]], 1e-5, 3.0)
 
 
 @pytest.mark.parametrize("certificate", [(0.0, "pure"), (-1e-15, "pld"), (math.nan, "rdp")])

@@ -74,7 +74,8 @@ def test_heterogeneous_entries_add_their_moments() -> None:
     ledger = Ledger()
     for noise, work in entries:
         ledger = ledger.plus(noise, work)
-    certificate = ledger.certified(1e-6)
+    certificate = ledger.quick(1e-6)
+    assert ledger.certified(1e-6).value <= certificate.value
     moments = [(w.steps, StepMoments(n, w.clip, w.dimension, w.sample_rate)) for n, w in entries]
 
     def by_hand(lambda_: int) -> float:

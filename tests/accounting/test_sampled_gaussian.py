@@ -5,7 +5,8 @@ import pytest
 from mpmath import mp, mpf
 
 from plrvo.accounting.gaussian_curve import gaussian_delta
-from plrvo.accounting.sampled_gaussian import Steps, _delta, _parts
+from plrvo.accounting.loss_distribution import _delta, _parts
+from plrvo.accounting.sampled_gaussian import Steps
 
 
 def normal(x):

@@ -7,7 +7,8 @@ from mpmath import mp, mpf
 
 import plrvo
 from plrvo.accounting import Ledger, Workload
-from plrvo.accounting.sampled_gaussian import Steps, sampled_delta
+from plrvo.accounting.loss_distribution import composed_delta
+from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.noise import Gaussian
 
 
@@ -57,7 +58,7 @@ def test_certified_grows_as_delta_falls_to_the_smallest(sigma, rate):
 @pytest.mark.parametrize("epsilon", [5.0, 15.0, 30.0, 45.0])
 def test_the_delta_of_one_step_is_an_upper_bound_where_it_is_tiny(epsilon):
     for signal, rate in ((1.4595, 0.0069), (0.9, 0.3)):
-        found = sampled_delta([Steps(signal, rate, 1)], epsilon)
+        found = composed_delta([Steps(signal, rate, 1)], epsilon)
         assert mp.log(mpf(found)) >= exact_log_delta(signal, rate, epsilon)
 
 

@@ -7,12 +7,15 @@
 - `pld`: the loss distribution of Poisson-sampled Gaussian steps (`sampled_gaussian`), also on a grid, which is
   post-processing. Those without sampling enter as one step. An effective sigma of another noise is never used there:
   domination holds for moments, not for loss distributions.
+- `profile`: the same with Laplace and Gamma-PLRV steps, each of them a pair that dominates all gradients (`profile`;
+  theory, section 13). It takes about a second for a noise and clip that are new, so searches do without it, and it
+  holds for steps with fresh noise only: a correlated ledger never asks for it.
 
 **Rounded outwards.** What a noise says its numbers may err by is added before a step makes more of it: to the joint
 moments of an `rdp` epsilon (`Noise.moment_margin`, in `moments`, where log-binomials carry a bound of their own) and
 to the largest loss of a `pure` one (`Noise.pure_loss_margin`). Sums and logarithms that follow err by less than 1e-12
-of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact` and `pld` say in their
-modules what they add.
+of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact`, `pld` and `profile`
+say in their modules what they add.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ import numpy as np
 
 from plrvo.accounting.convert import delta_from_moments, epsilon_at, epsilon_from_moments
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
+from plrvo.accounting.loss_distribution import Step, composed_delta, composed_epsilon
 from plrvo.accounting.moments import StepMoments
-from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
+from plrvo.accounting.sampled_gaussian import Steps
+from plrvo.accounting.sampled_profile import profile_steps
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -38,6 +43,7 @@ RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
 PURE_MARGIN = 2.0**-49  # relative, besides that of the noise
 _LARGEST_PLD_EPSILON = 500.0
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
+_MOST_PROFILES = 8  # in one loss distribution
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,8 @@ class Certificate:
     method: str
 
 
-def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
-    """The smallest certified epsilon of all entries together, at the given delta."""
+def certified_epsilon(entries: Sequence[Entry], delta: float, profiles: bool = False) -> Certificate:
+    """The smallest certified epsilon of all entries together, at the given delta; with `profiles`, by all methods."""
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
         return checked(Certificate(gaussian_epsilon(_together(signals), delta), None, "exact"))
@@ -59,14 +65,18 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
         candidates.append(rdp_certificate(moment, rest, _largest_order(entries)))
     best = min(candidates, key=lambda candidate: candidate.value)
     # Beyond any use the loss distribution would not fit into memory.
-    if signals is not None and 0 < best.value < _LARGEST_PLD_EPSILON:
-        value = sampled_epsilon(_few_kinds(signals), delta, best.value)
-        best = min(best, Certificate(value, None, "pld"), key=lambda candidate: candidate.value)
+    if 0 < best.value < _LARGEST_PLD_EPSILON:
+        found = _loss_steps(entries, signals, profiles)
+        if found is not None:
+            # A profile is the same in every dimension, and so should be the grid: no digits of the other bounds.
+            guess = best.value if found[1] == "pld" else 2.0 ** math.ceil(math.log2(best.value))
+            value = composed_epsilon(found[0], delta, guess)
+            best = min(best, Certificate(value, None, found[1]), key=lambda candidate: candidate.value)
     return checked(best)
 
 
-def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
-    """The smallest certified delta of all entries together, at the given epsilon."""
+def certified_delta(entries: Sequence[Entry], epsilon: float, profiles: bool = False) -> Certificate:
+    """The smallest certified delta of all entries together, at the given epsilon; with `profiles`, by all methods."""
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
         exact = gaussian_delta(_together(signals), epsilon) * (1 + RDP_MARGIN)
@@ -80,8 +90,9 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     # The exponent is a difference of terms of this size.
     exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
     best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
-    if signals is not None and 0 < epsilon < _LARGEST_PLD_EPSILON:
-        by_loss = Certificate(sampled_delta(_few_kinds(signals), epsilon), None, "pld")
+    found = _loss_steps(entries, signals, profiles) if 0 < epsilon < _LARGEST_PLD_EPSILON else None
+    if found is not None:
+        by_loss = Certificate(composed_delta(found[0], epsilon), None, found[1])
         best = min(best, by_loss, key=lambda candidate: candidate.value)
     return checked(best)
 
@@ -169,6 +180,27 @@ def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:
 
 def _largest_order(entries: Sequence[Entry]) -> int:
     return min(noise.largest_order for noise, _ in entries)
+
+
+def _loss_steps(
+    entries: Sequence[Entry], signals: Sequence[Steps] | None, profiles: bool
+) -> tuple[list[Step], str] | None:
+    """The steps as losses that can be composed, and the name of the method; None where some cannot."""
+    if signals is not None:
+        return list(_few_kinds(signals)), "pld"
+    if not profiles:
+        return None
+    gaussian = [entry for entry in entries if entry[0].before_rounding.gaussian_sigma is not None]
+    others = [entry for entry in entries if entry[0].before_rounding.gaussian_sigma is None]
+    if len(others) > _MOST_PROFILES:
+        return None
+    steps: list[Step] = []
+    for noise, work in others:
+        found = profile_steps(noise, work)
+        if found is None:
+            return None
+        steps.append(found)
+    return steps + list(_few_kinds(_gaussian_signals(gaussian) or [])), "profile"
 
 
 def _gaussian_signals(entries: Sequence[Entry]) -> list[Steps] | None:

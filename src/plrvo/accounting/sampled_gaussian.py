@@ -1,30 +1,10 @@
-"""The loss distribution of Poisson-sampled Gaussian steps, from above: `pld`.
+"""The loss distribution of a Poisson-sampled Gaussian step, from above, for `loss_distribution` to compose.
 
 A step without (x ~ N(0, 1)) and with the example (x ~ N(m, 1) with probability q) has the loss
-L(x) = log(1 - q + q e^(m x - m^2/2)), or its negative where the example is added. Each outcome is spread onto the two
-neighbouring points of a grid so that its mass under both hypotheses is kept, which makes the pair easier to tell
-apart ("connect the dots", Doroshenko et al. 2022). The steps are composed by a Fourier transform, and
+L(x) = log(1 - q + q e^(m x - m^2/2)), or its negative where the example is added.
 
-    delta(epsilon) = E[(1 - e^(epsilon - L))_+],   L the total loss under the first hypothesis.
-
-**Rounding.** A transform leaves errors of about 1e-16 in every point, which is nothing in the bulk of a distribution
-and everything in a tail of 1e-12. So the tail is made the bulk: masses are tilted by e^(theta l) / M(theta), with theta
-the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53 and T steps:
-
-- The 2-norm of the error of the composed, tilted distribution has a bound (`transform`). By Cauchy and Schwarz delta
-  errs by at most that times the 2-norm of the factors of the masses, which is added.
-- A mass within r of both means errs by a relative u (16 + 4 r^2), for the squares in its densities, its tilt by
-  2 u theta |l|: a factor exp(sum of T u (16 + 4 r^2 + 2 theta |l|)) on delta.
-- A loss errs by 8 u (|L| + |m x|): epsilon is raised by so much for every step.
-- What leaves the window at the bottom, or at the top, comes back at the other end: masses are only added. What
-  is missing above the window has Chernoff's bound, which is added to delta, and so are the tails of x that are cut.
-- The tails that are cut are never below 4e-300, and a hundredth more is charged for them: more than whatever is lost
-  to numbers below 1e-308, which have few digits or are 0.
-
-**The grid.** Spreading adds about a sixth of the squared interval h to the variance of a step, and theta T h^2/12 to
-epsilon, where theta is about 2 log(1/delta)/epsilon. With h = epsilon/(100 sqrt(T)), or epsilon/2000 if that is less,
-epsilon grows by a few parts in ten thousand. h is wider where the composed distribution would have more than a million
-points. Losses far beyond it are rare in a step, and lie on a coarser part of the same grid.
+**Rounding**, with u = 2^-53: a mass within r of both means errs by a relative u (16 + 4 r^2), for the squares in its
+densities, and a loss by 8 u (|L| + |m x|). The tails of x that are cut are charged, with a hundredth more.
 
 The result is an upper bound at every delta. It lies between the optimistic and the pessimistic estimate of
 dp-accounting on as fine a grid, but for that library's rounding, which is signed (it reports negative deltas).
@@ -33,24 +13,18 @@ dp-accounting on as fine a grid, but for that library's rounding, which is signe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from plrvo.accounting.transform import law_of_sum
+from plrvo.accounting.loss_distribution import Loss, places_between
 from plrvo.noise.base import Array
 from plrvo.noise.quadrature import legendre
 
 _U = 2.0**-53
-_MOST_POINTS = 1 << 22  # of a composed distribution
-_DIGITS = 1 << 12  # far from 0 the losses of a step are this many times as large as the cells they lie in
 _LARGEST_SIGNAL = 1000.0  # beyond it a step does not fit into memory
-_LOG_TAIL = math.log(1e-12)  # of the tilted law, outside the window
-_CUT = 1e-15  # share of delta that the tails of x may cost
 
 
 @dataclass(frozen=True)
@@ -61,118 +35,23 @@ class Steps:
     rate: float
     count: int
 
+    @property
+    def moderate(self) -> bool:
+        return self.signal <= _LARGEST_SIGNAL
 
-@dataclass(frozen=True)
-class _Loss:
-    """Masses at losses places * interval of one step, the largest error of a loss, the relative one of a mass."""
-
-    interval: float
-    places: NDArray[np.int64]
-    mass: Array
-    error: float
-    mass_error: float
-
-    @cached_property
-    def losses(self) -> Array:
-        return np.asarray(self.interval * self.places, dtype=float)
-
-    @cached_property
-    def log_mass(self) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.log(self.mass)
-
-    def moments(self, theta: float) -> tuple[float, float, float]:
-        """log of the moment generating function, mean and variance, tilted by e^(theta l)."""
-        exponent = self.log_mass + theta * self.losses
-        top = float(exponent.max())
-        weight = np.exp(exponent - top)
-        total = float(weight.sum())
-        mean = float(weight @ self.losses) / total
-        return math.log(total) + top, mean, float(weight @ (self.losses - mean) ** 2) / total
-
-
-def sampled_epsilon(steps: Sequence[Steps], delta: float, guess: float) -> float:
-    """An upper bound on the epsilon of all steps, in both directions; `guess` (an upper bound) sets the grid."""
-    removed = _epsilon(steps, delta, guess, added=False)
-    if not removed < math.inf:
-        return math.inf
-    # Removing an example shows more as a rule, and then one look at the other direction is enough.
-    parts, lost = _parts(steps, removed or guess, delta, added=True)
-    if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= removed:
-        return removed  # up to the tails of x, which cost less than delta
-    other = _Composed.of(parts, lost, removed)
-    if other is not None and other.delta(removed) <= delta:
-        return removed
-    return max(removed, _epsilon(steps, delta, guess, added=True))
-
-
-def sampled_delta(steps: Sequence[Steps], epsilon: float) -> float:
-    """An upper bound on the delta of all steps, in both directions."""
-    if max(part.signal for part in steps) > _LARGEST_SIGNAL:
-        return 1.0
-    return min(1.0, max(_delta(steps, epsilon, added) for added in (False, True)))
-
-
-def _epsilon(steps: Sequence[Steps], delta: float, guess: float, added: bool) -> float:
-    best, target = math.inf, min(guess, _Cumulants(_parts(steps, guess, delta, added)[0]).chernoff(delta))
-    for _ in range(8):  # each time tilted to the epsilon that was found; all of them are bounds
-        parts, lost = _parts(steps, target, delta, added)
-        composed = _Composed.of(parts, lost, target)
-        found = math.inf if composed is None else composed.epsilon(delta)
-        if not found < best:
-            break
-        best, target, step = found, found, abs(target - found)
-        if step <= 0.02 * best:
-            break
-    return best
-
-
-def _delta(steps: Sequence[Steps], epsilon: float, added: bool) -> float:
-    least = 1e-300
-    for _ in range(2):  # the first round says where x may be cut
-        parts, lost = _parts(steps, epsilon, least, added)
-        if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= epsilon:
-            return lost
-        composed = _Composed.of(parts, lost, epsilon)
-        if composed is None:
-            return 1.0
-        found = composed.delta(epsilon)
-        least = max(least, found)
-    return found
-
-
-def _parts(steps: Sequence[Steps], epsilon: float, delta: float, added: bool) -> tuple[list[tuple[_Loss, int]], float]:
-    """One-step losses on a common grid, and the mass that is cut from all of them together."""
-    count = sum(part.count for part in steps)
-    log_cut = max(math.log(delta) + math.log(_CUT / (2 * count)), -690.0)
-    reach = -float(special.ndtri_exp(log_cut))
-    interval = max(1e-12, min(1e-2, epsilon / max(2000.0, 100 * math.sqrt(count))))
-    while True:
-        parts = [(_one_step(part.signal, part.rate, interval, reach, added), part.count) for part in steps]
-        excess = _Window.of(parts, epsilon).width / interval / (_MOST_POINTS / 4)
-        if excess <= 1:
-            return parts, 2 * count * math.exp(log_cut) * 1.01
-        interval *= 1.1 * excess
-
-
-def _places(low: float, high: float, interval: float) -> Array:
-    """Multiples of the interval from below `low` to above `high`: all near 0, further out about 1/_DIGITS apart."""
-    far = max(abs(low), abs(high)) / interval + 2
-    sizes = np.arange(float(2 * _DIGITS))
-    for level in range(1, 1 + max(0, math.ceil(math.log2(far / _DIGITS)))):
-        sizes = np.append(sizes, np.arange(_DIGITS, 2.0 * _DIGITS) * 2.0**level)
-    places = np.concatenate([-sizes[:0:-1], sizes])
-    first = np.searchsorted(places, math.floor(low / interval), "right") - 1
-    return places[first : np.searchsorted(places, math.ceil(high / interval)) + 1]
+    def loss(self, interval: float, log_cut: float, added: bool) -> Loss:
+        """x is cut where each tail has the mass e^log_cut."""
+        reach = -float(special.ndtri_exp(log_cut))
+        return _one_step(self.signal, self.rate, interval, reach, 2 * math.exp(log_cut) * 1.01, added)
 
 
 @lru_cache(maxsize=32)
-def _one_step(m: float, q: float, interval: float, reach: float, added: bool) -> _Loss:
+def _one_step(m: float, q: float, interval: float, reach: float, lost: float, added: bool) -> Loss:
     """x from -reach to m + reach, cut at the grid's losses and at least every fiftieth of a standard deviation."""
     start, end = -reach, m + reach
     extra = np.arange(start, end, min(0.02, 0.1 / m))
     low, high = (float(v) for v in _loss(np.array([start, end]), m, q))
-    places = _places(-high, -low, interval) if added else _places(low, high, interval)
+    places = places_between(-high, -low, interval) if added else places_between(low, high, interval)
     grid = interval * (-places if added else places)
     if q < 1:
         # e^L - (1-q) = e^L (1 - e^(log(1-q) - L)): as q goes to 1 the difference alone would lose its digits.
@@ -199,7 +78,7 @@ def _one_step(m: float, q: float, interval: float, reach: float, added: bool) ->
     masses: Array = np.zeros(len(places))
     masses += np.bincount(cell, total - upper, len(places)) + np.bincount(cell + 1, upper, len(places))
     loss_error = 8 * _U * (max(abs(low), abs(high)) + m * (m + reach))
-    return _Loss(interval, places.astype(np.int64), masses, loss_error, _U * (16 + 4 * (m + reach) ** 2))
+    return Loss(interval, places.astype(np.int64), masses, loss_error, _U * (16 + 4 * (m + reach) ** 2), lost)
 
 
 def _loss(x: Array, m: float, q: float) -> Array:
@@ -209,146 +88,3 @@ def _loss(x: Array, m: float, q: float) -> Array:
     with np.errstate(over="ignore"):
         near = np.log1p(q * np.expm1(np.clip(y, -1.0, 30.0)))
         return np.where(np.abs(y - 14.5) <= 15.5, near, np.logaddexp(math.log1p(-q), math.log(q) + y))
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The saddle point of an epsilon, and the losses between which all but all of the tilted law lies."""
-
-    theta: float
-    value: float  # log of the moment generating function at theta
-    bottom: float
-    top: float
-    missing: float  # delta of what lies above
-
-    @property
-    def width(self) -> float:
-        return self.top - self.bottom
-
-    @staticmethod
-    def of(parts: Sequence[tuple[_Loss, int]], epsilon: float) -> _Window:
-        cumulants = _Cumulants(parts)
-        theta = cumulants.saddle(epsilon)
-        value, _, variance = cumulants.at(theta)
-        interval = parts[0][0].interval
-        steps = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-1, 6)]
-        # Chernoff's bounds on the tails of the tilted law.
-        above = [(cumulants.at(theta + s)[0], s) for s in steps]
-        below = [(cumulants.at(theta - s)[0], s) for s in steps]
-        top = min(min((k - value - _LOG_TAIL) / s for k, s in above), cumulants.highest + interval)
-        bottom = max(max((value - k + _LOG_TAIL) / s for k, s in below), cumulants.lowest - interval)
-        missing = 0.0
-        if top < cumulants.highest:
-            missing = min(math.exp(min(0.0, k - (theta + s) * top)) for k, s in above)
-        return _Window(theta, value, bottom, top, missing)
-
-
-@dataclass(frozen=True)
-class _Composed:
-    """Tilted masses in a window, the logarithms that tilt them back, and what is charged besides."""
-
-    losses: Array
-    mass: Array
-    log_back: Array
-    error: float  # of all masses together, in the 2-norm
-    missing: float
-    raised: float
-    log_factor: float
-
-    @staticmethod
-    def of(parts: Sequence[tuple[_Loss, int]], lost: float, epsilon: float) -> _Composed | None:
-        """All parts, tilted towards `epsilon`; None where that is beyond memory."""
-        window, interval = _Window.of(parts, epsilon), parts[0][0].interval
-        theta, value = window.theta, window.value
-        raised = sum(times * part.error for part, times in parts)
-        bottom = min(window.bottom, epsilon) - 4 * raised
-        points = max(2.0, (window.top - bottom) / interval + 4)
-        if not points <= _MOST_POINTS:
-            return None
-        size, first = 1 << math.ceil(math.log2(points)), math.floor(bottom / interval) - 1
-        offset, folded = 0, []
-        for part, count in parts:
-            # Twice the root of the factor, which is beyond a double where the mass is nearly 0.
-            half = np.exp((theta * part.losses - part.moments(theta)[0]) / 2)
-            tilted = part.mass * half * half
-            tilted /= tilted.sum()
-            centre = round(float(np.sum(tilted * part.places)))
-            folded.append((np.bincount((part.places - centre) % size, tilted, size).astype(float), count))
-            offset += count * centre
-        total = law_of_sum(folded, size)
-        mass = np.roll(total.law, offset - first)
-        losses = interval * (first + np.arange(size, dtype=float))
-        widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts)
-        count = sum(count for _, count in parts)
-        # The sums of M are pairwise, and were divided by again: what is left is covered twenty times over.
-        log_factor = _U * (256 + count * (64 + 4 * abs(theta) * widest) + 8 * (abs(value) + abs(theta * epsilon)))
-        log_factor += sum(count * part.mass_error for part, count in parts)
-        return _Composed(losses, mass, value - theta * losses, total.norm, window.missing + lost, raised, log_factor)
-
-    @cached_property
-    def back(self) -> Array:
-        return np.where(self.log_back > 300, np.inf, np.exp(np.minimum(self.log_back, 300.0)))
-
-    def delta(self, epsilon: float) -> float:
-        epsilon -= self.raised
-        if epsilon < self.losses[0]:  # the window says nothing about it
-            return 1.0
-        over = self.losses > epsilon
-        if not np.any(over):
-            return self.missing * math.exp(self.log_factor)
-        if self.back[over][0] == math.inf:  # far from where the law was tilted to: useless
-            return 1.0
-        gain = self.back[over] * -np.expm1(epsilon - self.losses[over])
-        top = float(gain.max())
-        # In units of the largest: the square of a gain below 1e-162 is 0, and nothing would be charged.
-        rounding = self.error * top * float(np.linalg.norm(gain / top)) if top > 0 else 0.0
-        shown = max(0.0, float(np.sum(gain * self.mass[over])))  # rounding leaves masses below 0 too
-        return (shown + rounding + self.missing) * math.exp(self.log_factor)
-
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon >= 0 that the window shows, from above; `inf` where there is none."""
-        low = max(0.0, float(self.losses[0]) + 2 * self.raised)
-        high = max(low, float(self.losses[-1]) + 2 * self.raised)
-        if self.delta(low) <= delta:
-            return low
-        if not self.delta(high) <= delta:
-            return math.inf
-        from scipy import optimize  # here, so that importing plrvo does not wait for it
-
-        width, target = 1e-13 * high, math.log(delta)
-        root = float(optimize.toms748(lambda e: math.log(self.delta(e)) - target, low, high, xtol=width, rtol=1e-13))
-        while not self.delta(root) <= delta:
-            root, width = root + width, 2 * width
-        return root
-
-
-class _Cumulants:
-    """log of the moment generating function of the total loss, and two derivatives."""
-
-    def __init__(self, parts: Sequence[tuple[_Loss, int]]) -> None:
-        self._parts = parts
-        self.highest = sum(times * float(part.losses[-1]) for part, times in parts)
-        self.lowest = sum(times * float(part.losses[0]) for part, times in parts)
-
-    def at(self, theta: float) -> tuple[float, float, float]:
-        found = [(times, part.moments(theta)) for part, times in self._parts]
-        value, mean, variance = (sum(times * one[i] for times, one in found) for i in range(3))
-        return value, mean, variance
-
-    def chernoff(self, delta: float) -> float:
-        """About the epsilon at this delta: the least (log M(theta) - log delta)/theta, on a coarse grid of theta."""
-        tilts = np.geomspace(0.03, 3e4, 21)
-        return max(0.0, min((self.at(float(theta))[0] - math.log(delta)) / float(theta) for theta in tilts))
-
-    def saddle(self, epsilon: float) -> float:
-        """theta > 0 at which the tilted mean is about epsilon. Any value is valid; a good one makes errors small."""
-        low, high = 0.0, 1.0
-        while self.at(high)[1] < epsilon and high < 1e6:
-            low, high = high, 4 * high
-        for _ in range(14):
-            middle = (low + high) / 2
-            if self.at(middle)[1] < epsilon:
-                low = middle
-            else:
-                high = middle
-        return high

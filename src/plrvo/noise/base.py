@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from plrvo.noise import sampling
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.lomax import Lomax
 from plrvo.noise.parameter import Parameter
 from plrvo.noise.rounding import Reals
 from plrvo.noise.sampling import Generator, Shape
@@ -44,6 +45,11 @@ class Noise(ABC):
     @property
     def gaussian_sigma(self) -> float | None:
         """The standard deviation of a normal law, which has more exact curves than others; None for any other law."""
+        return None
+
+    @property
+    def lomax(self) -> tuple[Lomax, float] | None:
+        """The shape and the unit of two-sided Lomax (or Laplace) coordinates, which have profiles; None for others."""
         return None
 
     def in_units(self) -> tuple[Noise, float]:

@@ -16,6 +16,7 @@ from plrvo.noise.base import Array, Noise
 from plrvo.noise.exponentials import LaplaceSize, SignedKernel
 from plrvo.noise.functions import expm1_minus
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.lomax import Lomax
 from plrvo.noise.parameter import Parameter
 from plrvo.noise.rounding import LaplaceReals
 from plrvo.noise.spans import MakeKernel
@@ -59,6 +60,10 @@ class Laplace(Noise):
 
     def kernels(self, keystream: Keystream) -> MakeKernel:
         return partial(SignedKernel, LaplaceSize(self.b))
+
+    @property
+    def lomax(self) -> tuple[Lomax, float]:
+        return Lomax(math.inf), self.b
 
     def in_units(self) -> tuple[Noise, float]:
         return Laplace(1.0), self.b

@@ -24,6 +24,7 @@ from plrvo.noise.envelope import spread_bound
 from plrvo.noise.exponentials import LaplaceSize, LomaxSize, SignedKernel
 from plrvo.noise.functions import expm1_minus, times_log1p
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.lomax import Lomax
 from plrvo.noise.mixture import mixture_log_moment
 from plrvo.noise.mixtures import MixtureKernel, scale_for_all
 from plrvo.noise.parameter import Parameter
@@ -270,6 +271,10 @@ class GammaPLRV(_Mixture):
     @property
     def _score_bound(self) -> float:
         return (self.k + 1) * self.theta
+
+    @property
+    def lomax(self) -> tuple[Lomax, float]:
+        return Lomax(self.k), 1 / self._score_bound
 
     @property
     def largest_order(self) -> int:

@@ -110,7 +110,7 @@ class CorrelatedLedger(AnyLedger):
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
 
     def certified(self, delta: float) -> Certificate:
-        """The certified epsilon alone, which is fast."""
+        """The certified epsilon alone. Never by profiles: they hold for steps that have fresh noise each."""
         validate.probability(delta=delta)
         if not self.taken:
             return Certificate(0.0, None, "pure")

@@ -1,0 +1,165 @@
+"""The dominating profile of a step: above every attack, close to the Gaussian limit, valid in both directions."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from scipy import special
+
+from plrvo import GammaPLRV, Gaussian, Laplace, Ledger, Workload
+from plrvo.accounting.gaussian_curve import gaussian_delta
+from plrvo.accounting.loss_distribution import composed_epsilon
+from plrvo.accounting.profile import profile
+from plrvo.accounting.sampled_gaussian import Steps
+from plrvo.accounting.sampled_profile import ProfileSteps, profile_steps
+from plrvo.noise import GridNoise
+from plrvo.noise.lomax import Lomax
+
+STEP, SIZE = 1e-3, 1 << 16  # of the lattice of losses on which attacks are computed
+
+
+def shown(pair, y):
+    """E (R - a)_+ of the pair at a = e^y, y of any sign."""
+    places = np.concatenate([-pair.y[:0:-1], pair.y])
+    in_q = np.concatenate([pair.high[:0:-1], pair.low])
+    return np.array([np.sum(in_q * np.maximum(np.exp(places) - math.exp(at), 0.0)) for at in y]) + pair.infinite
+
+
+@lru_cache(maxsize=256)
+def spectrum(noise, s):
+    """The transform of the loss of one coordinate under P, from masses of small cells of its outputs."""
+    beyond = np.linspace(0.0, 30.0, 6000)
+    fine = np.concatenate([-beyond[::-1], np.linspace(0.0, s, 4000)[1:], s + beyond[1:]])
+    z = np.concatenate([-np.geomspace(1e12, 31, 2000), fine, np.geomspace(s + 31, 1e12, 2000)])
+    p, q = np.diff(noise.cdf(z - s)), np.diff(noise.cdf(z))
+    keep = (p > 1e-18) & (q > 1e-18)
+    p, q = p[keep], q[keep]
+    loss = np.log(p / q)
+    cell = np.floor(loss / STEP).astype(int)
+    upper = p * np.expm1(cell * STEP - loss) / np.expm1(-STEP)
+    law = np.bincount(cell % SIZE, p - upper, SIZE) + np.bincount((cell + 1) % SIZE, upper, SIZE)
+    return np.fft.rfft(law)
+
+
+def attack(noise, shifts, y):
+    """H of the gradient `shifts`: pairs (shift, how many)."""
+    total = np.ones(SIZE // 2 + 1, complex)
+    for s, count in shifts:
+        total = total * spectrum(noise, s) ** count
+    law = np.roll(np.fft.irfft(total, SIZE), SIZE // 2)
+    losses = STEP * (np.arange(SIZE) - SIZE // 2)
+    return np.array([np.sum(law[losses > at] * -np.expm1(at - losses[losses > at])) for at in y])
+
+
+def gradients(t):
+    """Sparse, equal, two-level, geometric and random gradients of norm t."""
+    yield from ([(t / math.sqrt(n), n)] for n in (1, 2, 3, 5, 9, 20, 64, 200))
+    for share in (0.3, 0.6, 0.9):
+        for n in (1, 4, 60):
+            yield [(t * math.sqrt(share), 1), (t * math.sqrt((1 - share) / n), n)]
+            yield [(t * math.sqrt(share / 3), 3), (t * math.sqrt((1 - share) / n), n)]
+    for ratio in (0.5, 0.8):
+        sizes = ratio ** np.arange(12.0)
+        yield [(float(s), 1) for s in t * sizes / np.linalg.norm(sizes)]
+    generator = np.random.default_rng(1)
+    for n in (3, 12):
+        sizes = generator.exponential(size=n)
+        yield [(float(s), 1) for s in t * sizes / np.linalg.norm(sizes)]
+
+
+@pytest.mark.parametrize("k", [math.inf, 10.0, 1.0])
+@pytest.mark.parametrize("signal", [0.5, 1.2, 3.0])
+def test_no_gradient_shows_more_than_the_profile(k, signal):
+    """The lattice of an attack adds a sixth of its squared step to the variance of a coordinate: at most 2e-4."""
+    noise = Laplace(1.0) if k == math.inf else GammaPLRV(k, 1 / (k + 1))
+    t = signal / math.sqrt(Lomax(k).information)
+    pair = profile(Lomax(k), t)
+    y = signal * np.array([-1.0, -0.3, 0.0, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0])
+    bound = shown(pair, y)
+    for gradient in gradients(t):
+        found = attack(noise, gradient, y)
+        assert np.all(found <= bound * (1 + 3e-4) + 1e-8)
+    gaussian = np.array([gaussian_delta(signal, at) for at in y[2:]])
+    assert np.all(shown(pair, y[2:]) >= gaussian)  # the limit of spread gradients
+
+
+@pytest.mark.parametrize("k", [math.inf, 4e4, 1.0, 0.3])
+def test_the_profile_is_a_pair_close_to_the_limit(k):
+    """Both hypotheses sum to one, up to what is rounded up; at t = 1.2 the bound is a few percent from the limit."""
+    law = Lomax(k)
+    t = 1.2 / math.sqrt(law.information)
+    pair = profile(law, t)
+    total = float(np.sum(pair.low[1:] + pair.high[1:]) + pair.low[0] + pair.infinite)
+    assert 1 <= total < 1 + 1e-9
+    assert pair.infinite < 1e-20
+    assert np.all(pair.low >= 0)
+    y = np.array([0.0, 1.2, 3.6, 6.0])
+    ratio = shown(pair, y) / np.array([gaussian_delta(1.2, at) for at in y])
+    assert np.all(ratio >= 1)
+    assert np.all(ratio < 1.35)
+
+
+def test_a_large_k_has_the_profile_of_laplace_noise():
+    """But for the majorant that only Laplace noise has, which helps near a = 1."""
+    y = 1.2 * np.array([1.0, 2.0, 4.0, 6.0])
+    assert shown(profile(Lomax(1e12), 1.2), y) == pytest.approx(shown(profile(Lomax(math.inf), 1.2), y), rel=0.02)
+
+
+def test_a_gaussian_majorant_of_one_laplace_coordinate():
+    """2 Phi(-c s/2) <= e^(-s/2) with c = sqrt(pi/2), for every s: the proof needs a = 1 only."""
+    s = np.geomspace(1e-6, 100, 400)
+    assert np.all(np.log(2) + special.log_ndtr(-math.sqrt(math.pi / 2) * s / 2) <= -s / 2 + 1e-15)
+
+
+@pytest.mark.parametrize(
+    "noise", [Laplace(0.8333), GammaPLRV(10.0, 0.1), GammaPLRV(0.5, 1.0), GridNoise(Laplace(0.6), 2.0**-12)]
+)
+@pytest.mark.parametrize("rate", [0.02, 1.0])
+def test_certified_is_between_lower_and_rdp(noise, rate):
+    ledger = Ledger().plus(noise, Workload(sample_rate=rate, steps=20, clip=1.0, dimension=5000))
+    certified, quick, lower = ledger.certified(1e-5), ledger.quick(1e-5), ledger.lower(1e-5)
+    assert lower <= certified.value <= quick.value
+    assert certified.method == "profile"
+    assert ledger.certified_delta(certified.value).value <= 1e-5 * (1 + 1e-6)
+
+
+def test_sampled_laplace_noise_is_within_five_percent_of_an_attack():
+    work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
+    bracket = Ledger().plus(Laplace(0.8333), work).epsilon(1e-5)
+    assert bracket.method == "profile"
+    assert bracket.certified < 1.87
+    assert bracket.certified < 1.05 * bracket.lower
+
+
+def test_both_directions_count():
+    """At a rate of 1 both directions are the same; with sampling removing an example shows more."""
+    pair = profile(Lomax(math.inf), 2.0)
+    whole, part = ProfileSteps(pair, 1.0, 1), ProfileSteps(pair, 0.1, 1)
+    for step, added in ((whole, False), (whole, True), (part, False), (part, True)):
+        loss = step.loss(1e-3, -600.0, added)
+        assert float(loss.mass.sum()) == pytest.approx(1, abs=1e-9)
+    forward, backward = (part.loss(1e-3, -600.0, added) for added in (False, True))
+    assert forward.losses[-1] > backward.losses[-1]
+    assert backward.losses[-1] <= -math.log(0.9) + 2e-3
+
+
+def test_mixtures_compose_and_different_noises_add_up():
+    work = Workload(sample_rate=0.05, steps=30, clip=1.0, dimension=1000)
+    alone = [Ledger().plus(noise, work).certified(1e-6).value for noise in (Laplace(1.0), Gaussian(1.0))]
+    both = Ledger().plus(Laplace(1.0), work).plus(Gaussian(1.0), work).certified(1e-6)
+    assert both.method == "profile"
+    assert max(alone) < both.value < sum(alone)
+
+
+def test_few_or_shared_coordinates_keep_their_own_bounds():
+    one = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)
+    assert Ledger().plus(Laplace(1.0), one).certified(1e-9).value <= 1.0 + 1e-9
+    assert profile_steps(GammaPLRV(1000.0, 1e-3, shared=True), one) is None
+    assert profile_steps(Laplace(100.0), one) is None
+
+
+def test_a_gaussian_step_costs_less_than_the_profile_of_the_same_information():
+    pair = profile(Lomax(math.inf), 1.2)
+    limit = composed_epsilon([Steps(1.2, 0.01, 300)], 1e-5, 5.0)
+    assert limit < composed_epsilon([ProfileSteps(pair, 0.01, 300)], 1e-5, 5.0) < 1.05 * limit
