@@ -22,7 +22,8 @@ class Epsilon:
         lower: what an attacker provably reaches; no valid epsilon is below it.
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
-        method: which proof gave `certified`: "rdp", "pure", "pld", or "exact" (Gaussian noise without sampling).
+        method: which proof gave `certified`: "rdp", "pure", "pld", "exact" (Gaussian noise without sampling), or
+            "gdp" (other noise, by Gaussian steps that show at least as much).
         order: the moment order of `certified` (None unless by "rdp").
     """
 

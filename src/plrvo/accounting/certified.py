@@ -6,13 +6,15 @@
   with the root of the sum of the squared signals, whose curve is known.
 - `pld`: the loss distribution of Poisson-sampled Gaussian steps (`sampled_gaussian`), also on a grid, which is
   post-processing. Those without sampling enter as one step. An effective sigma of another noise is never used there:
-  domination holds for moments, not for loss distributions.
+  its domination holds for moments, not for loss distributions.
+- `gdp`: steps of other noise replaced by Gaussian steps that show at least as much, at every level of the likelihood
+  ratio (`domination`), and then `exact` or `pld`.
 
 **Rounded outwards.** What a noise says its numbers may err by is added before a step makes more of it: to the joint
 moments of an `rdp` epsilon (`Noise.moment_margin`, in `moments`, where log-binomials carry a bound of their own) and
 to the largest loss of a `pure` one (`Noise.pure_loss_margin`). Sums and logarithms that follow err by less than 1e-12
 of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact` and `pld` say in their
-modules what they add.
+modules what they add, and `domination` for `gdp`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plrvo.accounting.convert import delta_from_moments, epsilon_at, epsilon_from_moments
+from plrvo.accounting.domination import dominating_steps
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.moments import StepMoments
 from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
@@ -58,19 +61,32 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
     for moment, rest in _moments(entries, delta):
         candidates.append(rdp_certificate(moment, rest, _largest_order(entries)))
     best = min(candidates, key=lambda candidate: candidate.value)
-    # Beyond any use the loss distribution would not fit into memory.
-    if signals is not None and 0 < best.value < _LARGEST_PLD_EPSILON:
-        value = sampled_epsilon(_few_kinds(signals), delta, best.value)
-        best = min(best, Certificate(value, None, "pld"), key=lambda candidate: candidate.value)
+    steps, method = (signals, "pld") if signals is not None else (dominating_steps(entries), "gdp")
+    if steps is not None and best.value > 0:
+        by_loss = Certificate(_epsilon_by_loss(steps, delta, best.value), None, method)
+        best = min(best, by_loss, key=lambda candidate: candidate.value)
     return checked(best)
+
+
+def _epsilon_by_loss(steps: Sequence[Steps], delta: float, guess: float) -> float:
+    """Of Gaussian steps, from their loss distribution; `inf` where that would not fit into memory and be of no use."""
+    if all(part.rate == 1 for part in steps):
+        return gaussian_epsilon(_together(steps), delta)
+    return sampled_epsilon(_few_kinds(steps), delta, guess) if guess < _LARGEST_PLD_EPSILON else math.inf
+
+
+def _delta_by_loss(steps: Sequence[Steps], epsilon: float) -> float:
+    """As `_epsilon_by_loss`; 1 where there is none."""
+    if all(part.rate == 1 for part in steps):
+        return _upwards(gaussian_delta(_together(steps), epsilon) * (1 + RDP_MARGIN))
+    return sampled_delta(_few_kinds(steps), epsilon) if 0 < epsilon < _LARGEST_PLD_EPSILON else 1.0
 
 
 def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     """The smallest certified delta of all entries together, at the given epsilon."""
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
-        exact = gaussian_delta(_together(signals), epsilon) * (1 + RDP_MARGIN)
-        return checked(Certificate(_upwards(exact), None, "exact"))
+        return checked(Certificate(_delta_by_loss(signals, epsilon), None, "exact"))
     if pure_epsilon(entries) <= epsilon:
         return Certificate(0.0, None, "pure")
     if any(noise.shared for noise, _ in entries):
@@ -80,8 +96,9 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     # The exponent is a difference of terms of this size.
     exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
     best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
-    if signals is not None and 0 < epsilon < _LARGEST_PLD_EPSILON:
-        by_loss = Certificate(sampled_delta(_few_kinds(signals), epsilon), None, "pld")
+    steps, method = (signals, "pld") if signals is not None else (dominating_steps(entries), "gdp")
+    if steps is not None:
+        by_loss = Certificate(_delta_by_loss(steps, epsilon), None, method)
         best = min(best, by_loss, key=lambda candidate: candidate.value)
     return checked(best)
 

@@ -60,6 +60,10 @@ class Laplace(Noise):
     def kernels(self, keystream: Keystream) -> MakeKernel:
         return partial(SignedKernel, LaplaceSize(self.b))
 
+    @property
+    def laplace_scale(self) -> float:
+        return self.b
+
     def in_units(self) -> tuple[Noise, float]:
         return Laplace(1.0), self.b
 
