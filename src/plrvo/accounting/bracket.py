@@ -23,7 +23,8 @@ class Epsilon:
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
         method: which proof gave `certified`: "rdp", "pure", "pld", "exact" (Gaussian noise without sampling), or
-            "gdp" (other noise, by Gaussian steps that show at least as much).
+            "gdp" (other noise, by Gaussian steps that show at least as much) or "gift" (by Gaussian steps of the same
+            energy and one more for the whole run).
         order: the moment order of `certified` (None unless by "rdp").
     """
 

@@ -9,6 +9,8 @@
   its domination holds for moments, not for loss distributions.
 - `gdp`: steps of other noise replaced by Gaussian steps that show at least as much, at every level of the likelihood
   ratio (`domination`), and then `exact` or `pld`.
+- `gift`: sampled steps of other noise replaced by Gaussian steps of no more than their energy, together with one more
+  Gaussian step for the whole run (`gift`), and then `pld`.
 
 **Rounded outwards.** What a noise says its numbers may err by is added before a step makes more of it: to the joint
 moments of an `rdp` epsilon (`Noise.moment_margin`, in `moments`, where log-binomials carry a bound of their own) and
@@ -28,10 +30,12 @@ import numpy as np
 from plrvo.accounting.convert import delta_from_moments, epsilon_at, epsilon_from_moments
 from plrvo.accounting.domination import dominating_steps
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
+from plrvo.accounting.gift import with_gift
 from plrvo.accounting.moments import StepMoments
 from plrvo.accounting.sampled_gaussian import Steps, sampled_delta, sampled_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
+from plrvo.noise.gaussian import Gaussian
 
 Entry = tuple[Noise, Workload]
 
@@ -40,6 +44,7 @@ TAIL_SHARES = (1e-3, 0.1, 0.5)
 RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
 PURE_MARGIN = 2.0**-49  # relative, besides that of the noise
 _LARGEST_PLD_EPSILON = 500.0
+_GIFT_SHARE = 0.03  # of delta, for what a gift leaves
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 
 
@@ -57,22 +62,36 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
         return checked(Certificate(gaussian_epsilon(_together(signals), delta), None, "exact"))
-    candidates = [Certificate(pure_epsilon(entries), None, "pure")]
-    for moment, rest in _moments(entries, delta):
-        candidates.append(rdp_certificate(moment, rest, _largest_order(entries)))
-    best = min(candidates, key=lambda candidate: candidate.value)
-    steps, method = (signals, "pld") if signals is not None else (dominating_steps(entries), "gdp")
-    if steps is not None and best.value > 0:
-        by_loss = Certificate(_epsilon_by_loss(steps, delta, best.value), None, method)
-        best = min(best, by_loss, key=lambda candidate: candidate.value)
-    return checked(best)
+    candidates = [Certificate(pure_epsilon(entries), None, "pure"), moments_epsilon(entries, delta)]
+    best = _least(candidates)
+    if signals is not None:
+        candidates.append(Certificate(_epsilon_by_loss(signals, delta, best.value), None, "pld"))
+    elif (steps := dominating_steps(entries)) is not None and best.value > 0:
+        # The guess sets the grid: it is made of these steps alone, so that more of them never cost less.
+        guess = moments_epsilon([(Gaussian(1.0), Workload(p.rate, p.count, p.signal, 1)) for p in steps], delta)
+        candidates.append(Certificate(_epsilon_by_loss(steps, delta, guess.value), None, "gdp"))
+        budget = _GIFT_SHARE * delta
+        if (given := with_gift(entries, budget)) is not None:
+            value = _epsilon_by_loss(given, math.nextafter(delta - budget, 0.0), guess.value)
+            candidates.append(Certificate(value, None, "gift"))
+    return checked(_least(candidates))
+
+
+def moments_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
+    """The epsilon by moments alone: the best order, and the best share of delta for tails."""
+    return _least([rdp_certificate(moment, rest, _largest_order(entries)) for moment, rest in _moments(entries, delta)])
+
+
+def _least(candidates: Sequence[Certificate]) -> Certificate:
+    """The smallest, the first of equals; of none, no bound."""
+    return min(candidates, key=lambda candidate: candidate.value, default=Certificate(math.inf, None, "rdp"))
 
 
 def _epsilon_by_loss(steps: Sequence[Steps], delta: float, guess: float) -> float:
     """Of Gaussian steps, from their loss distribution; `inf` where that would not fit into memory and be of no use."""
     if all(part.rate == 1 for part in steps):
         return gaussian_epsilon(_together(steps), delta)
-    return sampled_epsilon(_few_kinds(steps), delta, guess) if guess < _LARGEST_PLD_EPSILON else math.inf
+    return sampled_epsilon(_few_kinds(steps), delta, guess) if 0 < guess < _LARGEST_PLD_EPSILON else math.inf
 
 
 def _delta_by_loss(steps: Sequence[Steps], epsilon: float) -> float:
@@ -96,10 +115,13 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     # The exponent is a difference of terms of this size.
     exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
     best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
-    steps, method = (signals, "pld") if signals is not None else (dominating_steps(entries), "gdp")
-    if steps is not None:
-        by_loss = Certificate(_delta_by_loss(steps, epsilon), None, method)
-        best = min(best, by_loss, key=lambda candidate: candidate.value)
+    if signals is not None:
+        return checked(_least([best, Certificate(_delta_by_loss(signals, epsilon), None, "pld")]))
+    if (steps := dominating_steps(entries)) is not None:
+        best = _least([best, Certificate(_delta_by_loss(steps, epsilon), None, "gdp")])
+        budget = _GIFT_SHARE * best.value
+        if (given := with_gift(entries, budget)) is not None:
+            best = _least([best, Certificate(_upwards(_delta_by_loss(given, epsilon) + budget), None, "gift")])
     return checked(best)
 
 

@@ -65,6 +65,14 @@ def gaussian_signal(norm: float, longest: float) -> float:
     return math.nextafter(dominating * (1 + _MARGIN), math.inf)
 
 
+def laplace_shift(noise: Noise, work: Workload) -> float | None:
+    """The norm of a step in units of the Laplace noise that shows at least as much, rounded up; None where none does."""
+    scale = noise.before_rounding.laplace_scale
+    if scale is None:
+        return None
+    return math.nextafter(noise.sensitivity(work.clip, work.dimension) / scale * (1 + _MARGIN), math.inf)
+
+
 def dominating_steps(entries: Sequence[tuple[Noise, Workload]]) -> list[Steps] | None:
     """Gaussian steps that show at least as much as all entries; None where a noise has no proof of that.
 
@@ -72,13 +80,12 @@ def dominating_steps(entries: Sequence[tuple[Noise, Workload]]) -> list[Steps] |
     """
     steps, norm, longest = [], 0.0, 0.0
     for noise, work in entries:
-        noise, length = noise.before_rounding, noise.sensitivity(work.clip, work.dimension)
-        if noise.gaussian_sigma is not None:
-            signal = length / noise.gaussian_sigma * (1 + _MARGIN)
-        elif noise.laplace_scale is None:
+        sigma, shift = noise.before_rounding.gaussian_sigma, laplace_shift(noise, work)
+        if sigma is not None:
+            signal = noise.sensitivity(work.clip, work.dimension) / sigma * (1 + _MARGIN)
+        elif shift is None:
             return None
         else:
-            shift = math.nextafter(length / noise.laplace_scale * (1 + _MARGIN), math.inf)
             if work.sample_rate == 1:
                 norm = math.hypot(norm, math.sqrt(work.steps) * shift) * (1 + _MARGIN)
                 longest = max(longest, shift)
