@@ -44,7 +44,7 @@ TAIL_SHARES = (1e-3, 0.1, 0.5)
 RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
 PURE_MARGIN = 2.0**-49  # relative, besides that of the noise
 _LARGEST_PLD_EPSILON = 500.0
-_GIFT_SHARE = 0.03  # of delta, for what a gift leaves
+_GIFT_SHARE = 0.02  # of the next power of 2 above delta, for what a gift leaves
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 
 
@@ -70,7 +70,7 @@ def certified_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
         # The guess sets the grid: it is made of these steps alone, so that more of them never cost less.
         guess = moments_epsilon([(Gaussian(1.0), Workload(p.rate, p.count, p.signal, 1)) for p in steps], delta)
         candidates.append(Certificate(_epsilon_by_loss(steps, delta, guess.value), None, "gdp"))
-        budget = _GIFT_SHARE * delta
+        budget = _gift_budget(delta)
         if (given := with_gift(entries, budget)) is not None:
             value = _epsilon_by_loss(given, math.nextafter(delta - budget, 0.0), guess.value)
             candidates.append(Certificate(value, None, "gift"))
@@ -119,10 +119,25 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
         return checked(_least([best, Certificate(_delta_by_loss(signals, epsilon), None, "pld")]))
     if (steps := dominating_steps(entries)) is not None:
         best = _least([best, Certificate(_delta_by_loss(steps, epsilon), None, "gdp")])
-        budget = _GIFT_SHARE * best.value
-        if (given := with_gift(entries, budget)) is not None:
-            best = _least([best, Certificate(_upwards(_delta_by_loss(given, epsilon) + budget), None, "gift")])
+        best = _least([best, _delta_with_gift(entries, epsilon, best.value)])
     return checked(best)
+
+
+def _gift_budget(delta: float) -> float:
+    """A share of delta that is the same for all deltas up to a power of 2: epsilon and delta then use the same gift."""
+    return math.ldexp(_GIFT_SHARE, math.frexp(delta)[1])
+
+
+def _delta_with_gift(entries: Sequence[Entry], epsilon: float, guess: float) -> Certificate:
+    """Each budget gives a delta. The one that belongs to its own delta is sought, from above."""
+    best, tried = math.inf, set[float]()
+    while (budget := _gift_budget(min(best, guess))) not in tried and len(tried) < 6:
+        tried.add(budget)
+        given = with_gift(entries, budget)
+        if given is None:
+            break
+        best = min(best, _upwards((_delta_by_loss(given, epsilon) + budget) * (1 + 2.0**-51)))
+    return Certificate(best, None, "gift")
 
 
 def _upwards(delta: float) -> float:

@@ -66,7 +66,7 @@ def gaussian_signal(norm: float, longest: float) -> float:
 
 
 def laplace_shift(noise: Noise, work: Workload) -> float | None:
-    """The norm of a step in units of the Laplace noise that shows at least as much, rounded up; None where none does."""
+    """The norm of a step in units of Laplace noise that shows at least as much, rounded up; None where none does."""
     scale = noise.before_rounding.laplace_scale
     if scale is None:
         return None

@@ -142,6 +142,7 @@ class _Levels:
     w: Array
     highest: Array  # of a cell: k above this, no failure
     lowest: Array  # k below this, no failure
+    beyond: float  # k below this, no failure above the last cell
 
     @staticmethod
     def of(t: float, q: float, m: float, limit: float, first: float) -> _Levels:
@@ -160,17 +161,20 @@ class _Levels:
         highest = np.where(failing, log_z[1:] - drop[1:] + swing[1:], -np.inf)
         lowest = np.where(failing, log_z[:-1] - drop[:-1] - swing[1:], np.inf)
         factor = q**2 / (m * math.sqrt(2 * math.pi))
-        return _Levels(m, limit, factor, y, log_z, p, _weight(np.abs(y), t), highest, lowest)
+        beyond = float(log_z[-1] - drop[-1]) - m**2 * math.sqrt(a)
+        return _Levels(m, limit, factor, y, log_z, p, _weight(np.abs(y), t), highest, lowest, beyond)
 
     def cost(self, low: float, high: float, enough: float) -> float:
         """An upper bound on c for k between low and high; any below `enough` will do."""
+        if high >= self.beyond:
+            return math.inf
         bad = (self.highest >= low - 1e-9) & (self.lowest <= high + 1e-9)
         if not np.any(bad):
             return 0.0
         where, half = np.flatnonzero(bad), math.pi / 2 / math.sqrt(self.limit)
         start, end = self.y[where[0]], self.y[where[-1] + 1]
         room = 2 * half - (end - start)
-        if room <= 0 or where[-1] == len(bad) - 1 or end + 2 * half > self.y[-1] or start - 2 * half < self.y[0]:
+        if room <= 0 or end + 2 * half > self.y[-1] or start - 2 * half < self.y[0]:
             return math.inf
         cells = slice(*np.searchsorted(self.y, [end - 2 * half, start + 2 * half]) + np.array([-1, 1]))
         scale = max(1.0, math.exp(-low)) * self.factor

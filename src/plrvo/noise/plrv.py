@@ -273,7 +273,7 @@ class GammaPLRV(_Mixture):
 
     @property
     def laplace_scale(self) -> float | None:
-        """1/((k+1) theta) for k >= 1, rounded down: the score is at most (k+1) theta (theory, Lemma 17)."""
+        """1/((k+1) theta) for k >= 1, rounded down: the score is at most (k+1) theta (theory, Lemma 16)."""
         return (1 - 2.0**-50) / self._score_bound if self.k >= 1 and not self.shared else None
 
     @property
