@@ -22,7 +22,9 @@ class Epsilon:
         lower: what an attacker provably reaches; no valid epsilon is below it.
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
-        method: which proof gave `certified`: "rdp", "pure", "pld", "profile", or "exact" (Gaussian noise, no sampling).
+        method: which proof gave `certified`: "rdp", "pure", "pld", "exact" (Gaussian noise without sampling), or for
+            other noise "gdp" (by Gaussian steps that show at least as much), "gift" (by Gaussian steps of the same energy and
+            one more for the whole run), "profile" (by a pair that dominates every gradient).
         order: the moment order of `certified` (None unless by "rdp").
     """
 

@@ -6,16 +6,21 @@
   with the root of the sum of the squared signals, whose curve is known.
 - `pld`: the loss distribution of Poisson-sampled Gaussian steps (`sampled_gaussian`), also on a grid, which is
   post-processing. Those without sampling enter as one step. An effective sigma of another noise is never used there:
-  domination holds for moments, not for loss distributions.
-- `profile`: the same with Laplace and Gamma-PLRV steps, each of them a pair that dominates all gradients (`profile`;
-  theory, section 13). It takes about a second for a noise and clip that are new, so searches do without it, and it
-  holds for steps with fresh noise only: a correlated ledger never asks for it.
+  its domination holds for moments, not for loss distributions.
+- `gdp`: steps of other noise replaced by Gaussian steps that show at least as much, at every level of the likelihood
+  ratio (`domination`), and then `exact` or `pld`.
+- `gift`: sampled steps of other noise replaced by Gaussian steps of no more than their energy, together with one more
+  Gaussian step for the whole run (`gift`), and then `pld`.
+- `profile`: Laplace and Gamma-PLRV steps, each of them a pair that dominates all gradients (`profile`; theory, section
+  14), composed as in `pld`. It takes half a second for a noise and clip that are new, so that searches do without it.
+
+`gift` and `profile` are proved for steps with fresh noise each, and never used for correlated noise.
 
 **Rounded outwards.** What a noise says its numbers may err by is added before a step makes more of it: to the joint
 moments of an `rdp` epsilon (`Noise.moment_margin`, in `moments`, where log-binomials carry a bound of their own) and
 to the largest loss of a `pure` one (`Noise.pure_loss_margin`). Sums and logarithms that follow err by less than 1e-12
-of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact`, `pld` and `profile`
-say in their modules what they add.
+of a moment, for which 1e-10 is added, and by less than 2^-49 of a pure epsilon. `exact`, `pld`, `gdp`, `gift`
+and `profile` say in their modules what they add.
 """
 
 from __future__ import annotations
@@ -27,13 +32,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from plrvo.accounting.convert import delta_from_moments, epsilon_at, epsilon_from_moments
+from plrvo.accounting.domination import dominating_steps
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
+from plrvo.accounting.gift import with_gift
 from plrvo.accounting.loss_distribution import Step, composed_delta, composed_epsilon
 from plrvo.accounting.moments import StepMoments
 from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.accounting.sampled_profile import profile_steps
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
+from plrvo.noise.gaussian import Gaussian
 
 Entry = tuple[Noise, Workload]
 
@@ -42,6 +50,7 @@ TAIL_SHARES = (1e-3, 0.1, 0.5)
 RDP_MARGIN = 1e-10  # relative, on moments and on epsilons made of them
 PURE_MARGIN = 2.0**-49  # relative, besides that of the noise
 _LARGEST_PLD_EPSILON = 500.0
+_GIFT_SHARE = 0.02  # of the next power of 2 above delta, for what a gift leaves
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 _MOST_PROFILES = 8  # in one loss distribution
 
@@ -55,32 +64,71 @@ class Certificate:
     method: str
 
 
-def certified_epsilon(entries: Sequence[Entry], delta: float, profiles: bool = False) -> Certificate:
-    """The smallest certified epsilon of all entries together, at the given delta; with `profiles`, by all methods."""
+def certified_epsilon(entries: Sequence[Entry], delta: float, *, tight: bool = True, fresh: bool = True) -> Certificate:
+    """The smallest certified epsilon of all entries together, at the given delta.
+
+    Without `tight`, by what takes milliseconds. `fresh` says that every entry is of steps with fresh noise each; a
+    block of correlated noise, whose shifts are chosen one after the other, is not.
+    """
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
         return checked(Certificate(gaussian_epsilon(_together(signals), delta), None, "exact"))
-    candidates = [Certificate(pure_epsilon(entries), None, "pure")]
-    for moment, rest in _moments(entries, delta):
-        candidates.append(rdp_certificate(moment, rest, _largest_order(entries)))
-    best = min(candidates, key=lambda candidate: candidate.value)
-    # Beyond any use the loss distribution would not fit into memory.
-    if 0 < best.value < _LARGEST_PLD_EPSILON:
-        found = _loss_steps(entries, signals, profiles)
-        if found is not None:
-            # A profile is the same in every dimension, and so should be the grid: no digits of the other bounds.
-            guess = best.value if found[1] == "pld" else 2.0 ** math.ceil(math.log2(best.value))
-            value = composed_epsilon(found[0], delta, guess)
-            best = min(best, Certificate(value, None, found[1]), key=lambda candidate: candidate.value)
-    return checked(best)
+    candidates = [Certificate(pure_epsilon(entries), None, "pure"), moments_epsilon(entries, delta)]
+    best = _least(candidates)
+    if signals is not None:
+        candidates.append(Certificate(_epsilon_by_loss(signals, delta, best.value), None, "pld"))
+    elif tight and best.value > 0:
+        candidates += _tight_epsilons(entries, delta, best.value, fresh)
+    return checked(_least(candidates))
 
 
-def certified_delta(entries: Sequence[Entry], epsilon: float, profiles: bool = False) -> Certificate:
-    """The smallest certified delta of all entries together, at the given epsilon; with `profiles`, by all methods."""
+def _tight_epsilons(entries: Sequence[Entry], delta: float, quick: float, fresh: bool) -> list[Certificate]:
+    """By `gdp`, and for fresh noise by `gift` and `profile`, where these apply."""
+    found = []
+    if (steps := dominating_steps(entries)) is not None:
+        # The guess sets the grid: it is made of these steps alone, so that more of them never cost less.
+        guess = moments_epsilon([(Gaussian(1.0), Workload(p.rate, p.count, p.signal, 1)) for p in steps], delta)
+        found.append(Certificate(_epsilon_by_loss(steps, delta, guess.value), None, "gdp"))
+        budget = _gift_budget(delta)
+        if fresh and (given := with_gift(entries, budget)) is not None:
+            value = _epsilon_by_loss(given, math.nextafter(delta - budget, 0.0), guess.value)
+            found.append(Certificate(value, None, "gift"))
+    if fresh and quick < _LARGEST_PLD_EPSILON and (profiles := _profiles(entries)) is not None:
+        # A profile is the same in every dimension, and so should be the grid: no digits of the other bounds.
+        value = composed_epsilon(profiles, delta, 2.0 ** math.ceil(math.log2(quick)))
+        found.append(Certificate(value, None, "profile"))
+    return found
+
+
+def moments_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
+    """The epsilon by moments alone: the best order, and the best share of delta for tails."""
+    return _least([rdp_certificate(moment, rest, _largest_order(entries)) for moment, rest in _moments(entries, delta)])
+
+
+def _least(candidates: Sequence[Certificate]) -> Certificate:
+    """The smallest, the first of equals; of none, no bound."""
+    return min(candidates, key=lambda candidate: candidate.value, default=Certificate(math.inf, None, "rdp"))
+
+
+def _epsilon_by_loss(steps: Sequence[Steps], delta: float, guess: float) -> float:
+    """Of Gaussian steps, from their loss distribution; `inf` where that would not fit into memory and be of no use."""
+    if all(part.rate == 1 for part in steps):
+        return gaussian_epsilon(_together(steps), delta)
+    return composed_epsilon(_few_kinds(steps), delta, guess) if 0 < guess < _LARGEST_PLD_EPSILON else math.inf
+
+
+def _delta_by_loss(steps: Sequence[Steps], epsilon: float) -> float:
+    """As `_epsilon_by_loss`; 1 where there is none."""
+    if all(part.rate == 1 for part in steps):
+        return _upwards(gaussian_delta(_together(steps), epsilon) * (1 + RDP_MARGIN))
+    return composed_delta(_few_kinds(steps), epsilon) if 0 < epsilon < _LARGEST_PLD_EPSILON else 1.0
+
+
+def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
+    """The smallest certified delta of all entries together, at the given epsilon; for steps with fresh noise."""
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
-        exact = gaussian_delta(_together(signals), epsilon) * (1 + RDP_MARGIN)
-        return checked(Certificate(_upwards(exact), None, "exact"))
+        return checked(Certificate(_delta_by_loss(signals, epsilon), None, "exact"))
     if pure_epsilon(entries) <= epsilon:
         return Certificate(0.0, None, "pure")
     if any(noise.shared for noise, _ in entries):
@@ -90,11 +138,31 @@ def certified_delta(entries: Sequence[Entry], epsilon: float, profiles: bool = F
     # The exponent is a difference of terms of this size.
     exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
     best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
-    found = _loss_steps(entries, signals, profiles) if 0 < epsilon < _LARGEST_PLD_EPSILON else None
-    if found is not None:
-        by_loss = Certificate(composed_delta(found[0], epsilon), None, found[1])
-        best = min(best, by_loss, key=lambda candidate: candidate.value)
+    if signals is not None:
+        return checked(_least([best, Certificate(_delta_by_loss(signals, epsilon), None, "pld")]))
+    if (steps := dominating_steps(entries)) is not None:
+        best = _least([best, Certificate(_delta_by_loss(steps, epsilon), None, "gdp")])
+        best = _least([best, _delta_with_gift(entries, epsilon, best.value)])
+    if 0 < epsilon < _LARGEST_PLD_EPSILON and (profiles := _profiles(entries)) is not None:
+        best = _least([best, Certificate(composed_delta(profiles, epsilon), None, "profile")])
     return checked(best)
+
+
+def _gift_budget(delta: float) -> float:
+    """A share of delta that is the same for all deltas up to a power of 2: epsilon and delta then use the same gift."""
+    return math.ldexp(_GIFT_SHARE, math.frexp(delta)[1])
+
+
+def _delta_with_gift(entries: Sequence[Entry], epsilon: float, guess: float) -> Certificate:
+    """Each budget gives a delta. The one that belongs to its own delta is sought, from above."""
+    best, tried = math.inf, set[float]()
+    while (budget := _gift_budget(min(best, guess))) not in tried and len(tried) < 6:
+        tried.add(budget)
+        given = with_gift(entries, budget)
+        if given is None:
+            break
+        best = min(best, _upwards((_delta_by_loss(given, epsilon) + budget) * (1 + 2.0**-51)))
+    return Certificate(best, None, "gift")
 
 
 def _upwards(delta: float) -> float:
@@ -167,29 +235,23 @@ def _total(steps: Sequence[tuple[int, StepMoments]]) -> Callable[[int], float]:
 def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:
     """The tails are cut at a delta of their own, so search for the delta at which epsilon is certified."""
     low, high = -690.0, 0.0  # log delta
-    if certified_epsilon(entries, 0.999999).value > epsilon:
+    if certified_epsilon(entries, 0.999999, tight=False).value > epsilon:
         return Certificate(1.0, None, "rdp")
     for _ in range(40):
         middle = (low + high) / 2
-        if certified_epsilon(entries, math.exp(middle)).value <= epsilon:
+        if certified_epsilon(entries, math.exp(middle), tight=False).value <= epsilon:
             high = middle
         else:
             low = middle
-    return Certificate(math.exp(high), certified_epsilon(entries, math.exp(high)).order, "rdp")
+    return Certificate(math.exp(high), certified_epsilon(entries, math.exp(high), tight=False).order, "rdp")
 
 
 def _largest_order(entries: Sequence[Entry]) -> int:
     return min(noise.largest_order for noise, _ in entries)
 
 
-def _loss_steps(
-    entries: Sequence[Entry], signals: Sequence[Steps] | None, profiles: bool
-) -> tuple[list[Step], str] | None:
-    """The steps as losses that can be composed, and the name of the method; None where some cannot."""
-    if signals is not None:
-        return list(_few_kinds(signals)), "pld"
-    if not profiles:
-        return None
+def _profiles(entries: Sequence[Entry]) -> list[Step] | None:
+    """The steps as losses of pairs that dominate every gradient; None where a noise has none."""
     gaussian = [entry for entry in entries if entry[0].before_rounding.gaussian_sigma is not None]
     others = [entry for entry in entries if entry[0].before_rounding.gaussian_sigma is None]
     if len(others) > _MOST_PROFILES:
@@ -200,7 +262,7 @@ def _loss_steps(
         if found is None:
             return None
         steps.append(found)
-    return steps + list(_few_kinds(_gaussian_signals(gaussian) or [])), "profile"
+    return steps + list(_few_kinds(_gaussian_signals(gaussian) or []))
 
 
 def _gaussian_signals(entries: Sequence[Entry]) -> list[Steps] | None:

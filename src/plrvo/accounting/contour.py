@@ -4,7 +4,7 @@ With R = dP/dQ, H_a = E_Q (R - a)_+ and c > 1, (x - a)_+ = (1/2 pi) integral of 
 for a gradient with shifts s_i <= s_0 and sum s_i^2 = V,
 
     H_a <= a^(1-c) J(c),   J = (1/pi) integral over u > 0 of e^(V K(c, u))/|w(w-1)| du,
-    K(c, u) = sup over 0 < s <= s_0 of log|M_s(w)|/s^2,   M_s(w) = E_Q r_s^w       (theory, section 13).
+    K(c, u) = sup over 0 < s <= s_0 of log|M_s(w)|/s^2,   M_s(w) = E_Q r_s^w       (theory, section 14).
 
 H grows with every shift, so J bounds gradients of less energy too. Everything here is in the unit in which the score is
 at most 1 (`noise.lomax`), where |log r_s| <= s. K is bounded between the points of two grids, P = w(w-1):

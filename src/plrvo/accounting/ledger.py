@@ -44,23 +44,23 @@ class Ledger(AnyLedger):
 
     def certified(self, delta: float) -> Certificate:
         """The certified epsilon alone: the smallest of all methods."""
-        return self._certified(delta, profiles=True)
+        return self._certified(delta, tight=True)
 
     def quick(self, delta: float) -> Certificate:
-        """Without profiles. What leaves a search on it has been `checked`."""
-        return self._certified(delta, profiles=False)
+        """By moments, for noise that is not Gaussian. What leaves a search on it has been `checked`."""
+        return self._certified(delta, tight=False)
 
-    def _certified(self, delta: float, profiles: bool) -> Certificate:
+    def _certified(self, delta: float, tight: bool) -> Certificate:
         validate.probability(delta=delta)
         if not self.entries:
             return Certificate(0.0, None, "pure")
         with np.errstate(over="ignore"):  # to infinity, which is the right answer
-            return certified_epsilon(self.entries, delta, profiles)
+            return certified_epsilon(self.entries, delta, tight=tight)
 
     def certified_delta(self, epsilon: float) -> Certificate:
         """The certified delta at a given epsilon."""
         validate.non_negative(epsilon=epsilon)
-        return certified_delta(self.entries, epsilon, profiles=True) if self.entries else Certificate(0.0, None, "pure")
+        return certified_delta(self.entries, epsilon) if self.entries else Certificate(0.0, None, "pure")
 
     def lower(self, delta: float) -> float:
         return lower_loss(self.entries, delta).epsilon(delta)

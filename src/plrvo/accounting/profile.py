@@ -11,7 +11,7 @@ first law of a pair on a lattice that dominates the shift s_j (connect the dots:
 are no more than 25 such shifts, and energies are multiples of C^2/800.
 
 **Laplace noise** has a simpler bound near a = 1: a shift s shows no more than a Gaussian of signal s sqrt(pi/2), so a
-gradient no more than one of signal C sqrt(pi/2) (theory, section 13).
+gradient no more than one of signal C sqrt(pi/2) (theory, section 14).
 
 **Symmetry.** H_a = 1 - a + a H_(1/a), since z -> g - z exchanges the hypotheses. So W is kept for a >= 1 only.
 
@@ -21,7 +21,7 @@ horizontal ray from the last: at a point between, the hull is a mean of B at oth
 H. The hull is convex, falls from 1 at a = 0, with slope -1 at least, and is at least (1 - a)_+. Therefore it is the
 profile of a pair: its jump of slope at a_j is the Q-mass of an outcome with likelihood ratio a_j, its height at
 infinity the P-mass of one with ratio infinity. Being above H at every a > 0, the pair dominates both (P, Q) and (Q, P)
-for every gradient, also after sampling, and steps compose (theory, section 13).
+for every gradient, also after sampling, and steps compose (theory, section 14).
 
 By symmetry the hull on a >= 1 is that of the points there, with the point at 1 lowered to the chords from a to 1/a,
 

@@ -1,7 +1,7 @@
 """Poisson-sampled steps of a dominating pair, in both directions, for `loss_distribution` to compose.
 
 If (P, Q) dominates a step, then ((1-q) Q + q P, Q) dominates it where the example is removed, and the reverse where
-it is added (Zhu, Dong, Wang 2022; theory, section 13). An outcome of likelihood ratio e^y has the loss
+it is added (Zhu, Dong, Wang 2022; theory, section 14). An outcome of likelihood ratio e^y has the loss
 log(1 - q + q e^y), or its negative. Outcomes are spread onto the points of the grid. A mass is a sum of two products
 of numbers that the pair defines, and errs by a few units of the last place; a loss, made in four operations, by 16 of
 them.

@@ -52,6 +52,15 @@ class Noise(ABC):
         """The shape and the unit of two-sided Lomax (or Laplace) coordinates, which have profiles; None for others."""
         return None
 
+    @property
+    def laplace_scale(self) -> float | None:
+        """b such that Laplace noise of scale b shows any shift of a coordinate at least as well as this noise does.
+
+        At every level of the likelihood ratio, and with independent coordinates (theory, section 13). None where that
+        is not proved.
+        """
+        return None
+
     def in_units(self) -> tuple[Noise, float]:
         """This shape at width 1, and the width: a shift by x is to this noise what x/width is to that one.
 

@@ -65,6 +65,10 @@ class Laplace(Noise):
     def lomax(self) -> tuple[Lomax, float]:
         return Lomax(math.inf), self.b
 
+    @property
+    def laplace_scale(self) -> float:
+        return self.b
+
     def in_units(self) -> tuple[Noise, float]:
         return Laplace(1.0), self.b
 

@@ -1,4 +1,4 @@
-"""One coordinate of two-sided Lomax noise, with Laplace noise as its limit, as theorem A (theory, section 13) asks.
+"""One coordinate of two-sided Lomax noise, with Laplace noise as its limit, as theorem A (theory, section 14) asks.
 
 In the unit in which the score is bounded by 1 the density is p(z) = (k/2m) (1 + |z|/m)^-(k+1), m = k+1, and e^-|z|/2
 for k = inf. A shift s > 0 gives the loss L = log p(z-s)/p(z), which lies in [-a, a], a = m log(1 + s/m) <= s, and

@@ -277,6 +277,11 @@ class GammaPLRV(_Mixture):
         return Lomax(self.k), 1 / self._score_bound
 
     @property
+    def laplace_scale(self) -> float | None:
+        """1/((k+1) theta) for k >= 1, rounded down: the score is at most (k+1) theta (theory, Lemma 16)."""
+        return (1 - 2.0**-50) / self._score_bound if self.k >= 1 and not self.shared else None
+
+    @property
     def largest_order(self) -> int:
         return super().largest_order if self.shared or self.k < 1 else 1 << 17
 

@@ -1,0 +1,259 @@
+"""Many sampled Laplace steps as the Gaussian steps of the same energy, for a small gift: `gift` (theory, Theorem 7).
+
+A sampled Laplace step of shift t is not under the sampled Gaussian step of the same energy. After one more Gaussian
+query of energy m^2, the *gift*, which is released once for the whole run, it almost is: T sampled steps have at most
+
+    delta(epsilon) = delta of (T sampled Gaussian steps of signal t, and one Gaussian step of signal m) + T c.
+
+**c.** With z = 1 - q + q e^y, p = q e^y / z and k the logarithm of the level that the rest of the run leaves to a step,
+
+    omega(y) = q^2 e^(3y/2) / (z m sqrt(2 pi)) exp(-((log z - k)/m + m/2)^2 / 2)
+
+weighs the levels y of the step. The swap lemma (Lemma 15) allows the Gaussian step wherever omega'' >= -l omega, with
+l = 2/t - 1/4. With B = p (log z - k)/m^2 and h(p) = 1.75 (1-p)^2 + 1.5 p (1-p) + p^2/m^2,
+
+    omega''/omega = (B - 2 (1-p))^2 - h(p):
+
+it fails at most where h(p) > l, and only for k between log z - (m^2/p) (2 (1-p) +- sqrt(h - l)). There omega is
+replaced by an arc A cos(sqrt(l) (y - y0)) that lies above it, and
+
+    c = sup over k of max(1, e^-k) integral of (arc - omega)_+ w,   w(y) = e^(-|y|/2) delta_t(|y|),
+
+delta_t(epsilon) the curve of a Gaussian step of signal t.
+
+**From above.** k and y run over cells. For every k of a cell the integrand is at most the chord of its values at the
+four corners and second derivatives times an eighth of the squared widths, which have bounds of their own:
+
+- in y, -arc'' <= l A, omega'' <= (|B| + 2)^2 omega, and w is convex on either side of 0, so that its chord is above it;
+- in k, omega'' <= ((log z - k)/m + m/2)^2 omega/m^2, and log omega is above its chord by at most (k-width/m)^2/8;
+- the arc lies above omega where the lemma may fail, if it does so at the ends of these cells by the factor
+  exp(y-width^2 (.4 + (p/m)^2 + |B|)/8 + (k-width/m)^2/8), since -(log omega)'' = 1.5 p (1-p) + (p/m)^2 + B (1-p).
+
+The arcs are searched, and any arc is valid. Far out, c is at most the whole E (z R - e^k)_+ of the step and the gift,
+for the Gaussian step that the Laplace step is under (`domination`), which falls in k. 1e-9 is added for the rounding of
+a few dozen operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from plrvo.accounting.domination import dominating_steps, gaussian_signal, laplace_shift
+from plrvo.accounting.sampled_gaussian import Steps
+from plrvo.accounting.workload import Workload
+from plrvo.noise.base import Array, Noise
+
+_LONGEST = 0.95  # of a shift: the lemma needs l > 1.75
+_ROUNDING = 1e-9
+_CELL, _WIDEST = 0.04, 0.4  # widths of cells, in units of the gift and of the arcs
+
+
+@dataclass(frozen=True)
+class SampledLaplace:
+    """`count` steps that move unit Laplace noise by a vector of norm `shift` with probability `rate`."""
+
+    shift: float
+    rate: float
+    count: int
+
+
+@lru_cache(maxsize=64)
+def smallest_gift(steps: tuple[SampledLaplace, ...], budget: float) -> float | None:
+    """About the smallest signal of a gift with which all steps cost at most the budget; None where none below 1 is."""
+    if max(part.shift for part in steps) > _LONGEST:
+        return None
+    each = budget / sum(part.count for part in steps) * (1 - _ROUNDING)
+
+    def enough(signal: float) -> bool:
+        return all(costs_at_most(each, part.shift, part.rate, signal) for part in steps)
+
+    low, high = 1e-4, 1.0
+    if not enough(high):
+        return None
+    while high > 1.03 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float) -> list[Steps] | None:
+    """Gaussian steps, the gift among them, that with `budget` more of delta show at least as much as all entries.
+
+    None where no step is a sampled Laplace step, or some step has no proof.
+    """
+    sampled, others = [], []
+    for noise, work in entries:
+        shift = laplace_shift(noise, work)
+        if shift is not None and work.sample_rate < 1:
+            sampled.append(SampledLaplace(shift, work.sample_rate, work.steps))
+        else:
+            others.append((noise, work))
+    rest = dominating_steps(others)
+    if not sampled or rest is None or not budget > 0:
+        return None
+    signal = smallest_gift(tuple(sampled), budget)
+    if signal is None:
+        return None
+    return [Steps(signal, 1.0, 1), *rest, *(Steps(part.shift, part.rate, part.count) for part in sampled)]
+
+
+@lru_cache(maxsize=1024)
+def costs_at_most(bound: float, shift: float, rate: float, signal: float) -> bool:
+    """Whether c <= bound is proved, by cells of k from the least at which the lemma may fail."""
+    t, q, m = shift, rate, signal
+    limit, bound = 2 / t - 0.25, bound * (1 - _ROUNDING)
+    if t > _LONGEST or not q < 1:
+        return False
+    # h(p) = a p^2 - 2 p + 1.75 with a = 1/m^2 + 1/4 exceeds the limit from its root on; slightly earlier is safe.
+    a = 1 / m**2 + 0.25
+    first = (1 + math.sqrt(1 + a * (limit - 1.75))) / a * (1 - 1e-9)
+    if first >= 1:
+        return True
+    levels = _Levels.of(t, q, m, limit, first)
+    low, width = float(levels.lowest.min()) - 1e-9, _CELL * m
+    while _whole(t, q, m, low) > bound:
+        cost = levels.cost(low, low + width, bound)
+        if cost <= bound:
+            low, width = low + width, min(2 * width, _WIDEST * m) if cost < bound / 10 else width
+        elif width > _CELL * m:  # wider cells cost more
+            width = max(width / 4, _CELL * m)
+        else:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """The levels y of a step, in cells, and for each cell between which k the lemma may fail somewhere in it."""
+
+    m: float
+    limit: float
+    factor: float  # q^2 / (m sqrt(2 pi))
+    y: Array  # the ends of cells
+    log_z: Array
+    p: Array
+    w: Array
+    highest: Array  # of a cell: k above this, no failure
+    lowest: Array  # k below this, no failure
+    beyond: float  # k below this, no failure above the last cell
+
+    @staticmethod
+    def of(t: float, q: float, m: float, limit: float, first: float) -> _Levels:
+        root = math.sqrt(limit)
+        start = math.log(first / (1 - first) * (1 - q) / q)
+        ends, last = [start - 1.1 * math.pi / root], start + 2 * math.pi / root + 12 * t
+        while ends[-1] < last:
+            ends.append(ends[-1] + _CELL * min(m / _share(ends[-1], q), 1 / root))
+        y = np.union1d(ends, [0.0] if ends[0] < 0 < ends[-1] else [])
+        p, log_z = q * np.exp(y) / (1 + q * np.expm1(y)), np.log1p(q * np.expm1(y))
+        a = 1 / m**2 + 0.25
+        # (m^2/p) sqrt(h - l) grows with p, and 2 (m^2/p) (1-p) falls.
+        swing = m**2 * np.sqrt(np.maximum(a - 2 / p + (1.75 - limit) / p**2, 0.0))
+        drop = 2 * m**2 * (1 - p) / p
+        failing = p[1:] >= first
+        highest = np.where(failing, log_z[1:] - drop[1:] + swing[1:], -np.inf)
+        lowest = np.where(failing, log_z[:-1] - drop[:-1] - swing[1:], np.inf)
+        factor = q**2 / (m * math.sqrt(2 * math.pi))
+        beyond = float(log_z[-1] - drop[-1]) - m**2 * math.sqrt(a)
+        return _Levels(m, limit, factor, y, log_z, p, _weight(np.abs(y), t), highest, lowest, beyond)
+
+    def cost(self, low: float, high: float, enough: float) -> float:
+        """An upper bound on c for k between low and high; any below `enough` will do."""
+        if high >= self.beyond:
+            return math.inf
+        bad = (self.highest >= low - 1e-9) & (self.lowest <= high + 1e-9)
+        if not np.any(bad):
+            return 0.0
+        where, half = np.flatnonzero(bad), math.pi / 2 / math.sqrt(self.limit)
+        start, end = self.y[where[0]], self.y[where[-1] + 1]
+        room = 2 * half - (end - start)
+        if room <= 0 or end + 2 * half > self.y[-1] or start - 2 * half < self.y[0]:
+            return math.inf
+        cells = slice(*np.searchsorted(self.y, [end - 2 * half, start + 2 * half]) + np.array([-1, 1]))
+        scale = max(1.0, math.exp(-low)) * self.factor
+        part = _Cell(self, cells, low, high, bad[cells.start : cells.stop - 1])
+        best, centre, nearest, step = math.inf, part.touching(), start, room / 8
+        while step > room / 300:
+            for i in (0, -1, 1, -2, 2):
+                tried = min(max(centre + i * step, end - half), start + half)
+                found = scale * part.cost(float(tried))
+                if found <= enough:
+                    return found
+                if found < best:
+                    best, nearest = found, tried
+            if best == math.inf:
+                break
+            centre, step = nearest, step / 3
+        return best
+
+
+class _Cell:
+    """omega (without its constant factor) for the k of a cell, at the levels that an arc may reach."""
+
+    def __init__(self, levels: _Levels, cells: slice, low: float, high: float, bad: NDArray[np.bool_]) -> None:
+        m, self.limit, self.bad = levels.m, levels.limit, bad
+        self.y, self.w = levels.y[cells], levels.w[cells]
+        p, log_z = levels.p[cells], levels.log_z[cells]
+        self.h, in_k = np.diff(self.y), (high - low) / m
+        d = np.stack([(log_z - k) / m + m / 2 for k in (low, high)])
+        self.omega = np.exp(1.5 * self.y - log_z - d**2 / 2)
+        steep, far = (p / m)[1:], np.abs(d).max(axis=0)
+        far = np.maximum(far[:-1], far[1:]) + self.h * steep
+        # B = p (d - m/2)/m, whose derivative is B (1-p) + (p/m)^2.
+        b = 1.1 * (steep * (far + m) + self.h * steep**2)
+        self.swell = np.exp(self.h**2 / 8 * (0.4 + steep**2 + b) + in_k**2 / 8)
+        most = self.omega.max(axis=0)
+        most = np.maximum(most[:-1], most[1:]) * self.swell
+        self.error = most * (self.h**2 / 8 * (b + 2) ** 2 + in_k**2 / 8 * far**2)
+
+    def touching(self) -> float:
+        """The centre of an arc that touches omega in the middle of where the lemma may fail."""
+        middle, root = int(np.flatnonzero(self.bad).mean()), math.sqrt(self.limit)
+        slope = (math.log(self.omega[:, middle + 1].sum()) - math.log(self.omega[:, middle].sum())) / self.h[middle]
+        return float(self.y[middle] + math.atan(slope / root) / root)
+
+    def cost(self, centre: float) -> float:
+        """The integral of (arc - omega)_+ w for the lowest arc with this centre, at whichever k it is larger."""
+        root, bad = math.sqrt(self.limit), self.bad
+        cosine = np.cos(np.clip(root * (self.y - centre), -math.pi / 2, math.pi / 2))
+        cosine[np.abs(root * (self.y - centre)) >= math.pi / 2] = 0.0
+        inside = np.maximum(cosine[:-1], cosine[1:]) > 0
+        if not min(cosine[:-1][bad].min(), cosine[1:][bad].min()) > 0:
+            return math.inf
+        ratio = self.omega / np.maximum(cosine, 1e-300)
+        height = (np.maximum(ratio[:, :-1], ratio[:, 1:]) * self.swell)[:, bad].max(axis=1) * (1 + 1e-12)
+        gap, w = height[:, None] * cosine - self.omega, self.w
+        error = self.error + height.max() * self.limit * self.h**2 / 8
+        left, right = np.maximum(gap[:, :-1] + error, 0.0), np.maximum(gap[:, 1:] + error, 0.0)
+        ends = left * (2 * w[:-1] + w[1:]) + right * (w[:-1] + 2 * w[1:])  # the integral of a product of chords
+        return float(np.max(np.sum(self.h / 6 * ends * inside, axis=1)))
+
+
+def _share(y: float, q: float) -> float:
+    return q * math.exp(y) / (1 + q * math.expm1(y))
+
+
+def _weight(y: Array, t: float) -> Array:
+    """w at y >= 0, from above: the difference may cancel."""
+    high, low = special.ndtr(-y / t + t / 2), special.ndtr(-y / t - t / 2)
+    return np.asarray(np.exp(-y / 2) * (np.maximum(high - np.exp(y) * low, 0.0) + 1e-13 * high))
+
+
+def _whole(t: float, q: float, m: float, k: float) -> float:
+    """E (z R - e^k)_+ max(1, e^-k), with the Gaussian loss of the step at the upper end of each of its cells."""
+    signal = gaussian_signal(t, t)
+    ends = np.linspace(-8.0, 38.0, 921)
+    mass = np.append(special.ndtr(-8.0), special.ndtr(-ends[:-1]) - special.ndtr(-ends[1:]) * (1 - 1e-12))
+    z = 1 + q * np.expm1(signal * ends - signal**2 / 2)
+    d = (np.log(z) - k) / m + m / 2
+    call = np.maximum(z * special.ndtr(d) - math.exp(k) * special.ndtr(d - m), 0.0) + 1e-13 * z * special.ndtr(d)
+    # Beyond the last cell, E z = E (1 - q + q e^L) is a normal tail again.
+    tail = float(special.ndtr(-38.0)) + float(special.ndtr(signal - 38.0))
+    return (float(np.sum(mass * call)) + tail) * max(1.0, math.exp(-k)) * (1 + _ROUNDING)
