@@ -32,6 +32,14 @@ def test_counts_must_be_whole_and_positive(argument: str, value: Any) -> None:
     assert_refused(argument, value)
 
 
+@pytest.mark.parametrize("argument", ["steps", "dimension"])
+def test_counts_stop_where_a_double_would_not_follow(argument: str) -> None:
+    assert_refused(argument, 10**350)
+    assert_refused(argument, 2**63)
+    largest = Workload(**{**GOOD, argument: 2**63 - 1})
+    assert 0 <= Ledger().plus(Laplace(1e30), largest).certified(1e-5).value < math.inf
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, True, "1", None], ids=repr)
 def test_clip_must_be_positive_and_finite(value: Any) -> None:
     assert_refused("clip", value)
