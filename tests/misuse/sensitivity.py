@@ -652,3 +652,23 @@ def underflow(mode: str) -> None:
     run = Private(mode, Cancels(), examples=TensorDataset(x, y))
     out = run.released(x[:1], y[:1], loss=lambda o, y: (o * 1e-28).flatten(1).sum(dim=1).mean())
     assert 0 < float(out.norm()) <= CLIP * WITHIN
+
+
+@B.row(
+    "train on an example with a feature of 3e38",
+    "it moves the release by its clip at most, or contributes zero; nothing becomes infinite",
+)
+def huge_feature(mode: str) -> None:
+    x, y = (t[:20].clone() for t in data().tensors)
+    x[0, 0] = 3e38
+    assert effect_of_first(mode, x, y, nn.Linear(FEATURES, CLASSES)) <= WITHIN
+
+
+@B.row(
+    "train with a clip of 1e-25",
+    "refused: singles would lose what is clipped",
+    error=InvalidArgument,
+    match="at least 1e-20|cell|grid",
+)
+def tiny_clip(mode: str) -> None:
+    Private(mode, clip=1e-25)
