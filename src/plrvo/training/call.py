@@ -10,6 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plrvo.training.structure import map_tensors, tensors_in
+
+__all__ = ["Call", "tensors_in", "without_rows"]
+
 
 @dataclass(frozen=True)
 class Call:
@@ -97,32 +101,3 @@ def without_rows(output: Any, dimension: int) -> Any:
     return map_tensors(
         output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t
     )
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """All tensors in containers of any depth."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return [t for item in value.values() for t in tensors_in(item)]
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in tensors_in(item)]
-    return []
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same containers, with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        mapped = {key: map_tensors(item, change) for key, item in value.items()}
-        try:
-            made: Any = type(value)
-            return mapped if made is dict else made(mapped)
-        except TypeError:
-            return mapped if not hasattr(value, "to_tuple") else type(value)(**mapped)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, change) for item in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map_tensors(item, change) for item in value)
-    return value

@@ -29,8 +29,7 @@ from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.loss_form import by_example
 from plrvo.training.optimizer import optimizer_class
 from plrvo.training.randomness import generator_for, same_in_all_processes
-from plrvo.training.sampler import CollateEmpty, PoissonSampler
-from plrvo.training.sampler import first_examples as _first
+from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples
 from plrvo.training.unwrap import clipped_dimension, trained_parameters
 from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, rate
@@ -301,7 +300,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
         self.workers = loader.num_workers
-        plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
+        plan, lengths = self._require_plan(), lengths_of(loader.dataset, size)
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
         else:
@@ -320,7 +319,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
-        collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
+        collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
         if not self.workers:
             return DataLoader(
                 loader.dataset,

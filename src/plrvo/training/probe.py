@@ -29,8 +29,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, tensors_in
+from plrvo.training.call import Call
 from plrvo.training.state import State, refuse_dependent
+from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch

@@ -13,11 +13,11 @@ from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from plrvo.training.call import map_tensors, tensors_in
 from plrvo.training.clipping.contributions import Contribution
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.training.state import Unchanged
+from plrvo.training.structure import map_tensors, tensors_in
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
