@@ -20,7 +20,7 @@ form. Either way a weight gradient is computed once, as without privacy. The ide
 """
 
 from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
-from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, clips_of
+from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, shares_of
 from plrvo.training.clipping.samples import SamplesModule
 
 __all__ = [
@@ -28,6 +28,6 @@ __all__ = [
     "BookkeepingModule",
     "SamplesMixin",
     "SamplesModule",
-    "clips_of",
+    "shares_of",
     "unsupported_layers",
 ]

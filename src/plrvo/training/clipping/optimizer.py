@@ -32,7 +32,8 @@ class ClippingMixin(_Base):
     """
 
     clipping: str
-    clips: tuple[float, ...]  # one for each parameter if per layer, else one
+    clip: float
+    clips: dict[Any, float]  # of each parameter, if per layer
     book: Book
     sums: list[Tensor] | None = None  # of the parts so far, by parameter
 
@@ -68,10 +69,10 @@ class ClippingMixin(_Base):
         stacked = torch.stack([n.to(norms[0].device) for n in norms])
         out = ~(stacked <= _LARGEST_NORM).all(dim=0)  # NaN is not smaller than anything
         if self.clipping == "per_layer":
-            factors = [_factor(c, n, out) for c, n in zip(self.clips, stacked, strict=True)]
+            factors = [_factor(self.clips[p], n, out) for p, n in zip(self.params, stacked, strict=True)]
         else:
             order = 1 if self.clipping == "l1" else 2
-            factor = _factor(self.clips[0], torch.linalg.vector_norm(stacked, order, dim=0), out)
+            factor = _factor(self.clip, torch.linalg.vector_norm(stacked, order, dim=0), out)
             factors = [factor] * len(norms)
         return [f.to(p.device) for f, p in zip(factors, self.params, strict=True)], out
 
@@ -146,8 +147,6 @@ def _factor(clip: float, norms: Tensor, out: Tensor) -> Tensor:
     return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
 
 
-def clips_of(clipping: str, clip: float, parameters: int) -> tuple[float, ...]:
-    """The clip, or the equal share of each parameter in it, whose squares add up to no more than the clip's."""
-    if clipping != "per_layer":
-        return (clip,)
-    return (clip / math.sqrt(parameters) * (1 - 1e-12),) * parameters
+def shares_of(clip: float, parameters: list[Any]) -> dict[Any, float]:
+    """Equal shares of the clip, whose squares add up to no more than its own; also where some parameters freeze."""
+    return dict.fromkeys(parameters, clip / math.sqrt(len(parameters)) * (1 - 1e-12))
