@@ -53,6 +53,10 @@ class Call:
         """With one row in the place of all others."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
 
+    def blank(self) -> Call:
+        """With zeros in all rows."""
+        return self._mapped(torch.zeros_like, self.rows)
+
     def single(self, row: int) -> Call:
         """With one row only."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)

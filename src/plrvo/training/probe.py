@@ -186,10 +186,8 @@ def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[
 
 
 def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: dict[Use, Layout]) -> None:
-    for name, held in first.state.items():
-        now = other.state.get(name, [])
-        if len(held) != len(now) or not all(_all_close(a, b) for a, b in zip(held, now, strict=True)):
-            refuse_dependent(module, name)
+    if first.state.differing(other.state):
+        refuse_dependent(module, min(first.state.differing(other.state)))
     for use, one in first.outputs.items():
         two = other.outputs.get(use)
         if use not in layouts or two is None or one.shape != two.shape:

@@ -13,6 +13,7 @@ from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from plrvo.training.call import Call
 from plrvo.training.clipping.contributions import Contribution
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.clipping.precision import in_full_precision, wide
@@ -156,7 +157,7 @@ class BookkeepingModule(AbstractGradSampleModule):
         root = unwrapped(m)
         self._unchanged = Unchanged(root)
         self._hooks += [
-            root.register_forward_pre_hook(self._begin_pass, prepend=True),
+            root.register_forward_pre_hook(self._begin_pass, with_kwargs=True, prepend=True),
             root.register_forward_hook(self._end_pass),
         ]
         self.watch = Watch(
@@ -212,13 +213,18 @@ class BookkeepingModule(AbstractGradSampleModule):
             hook.remove()
         self._hooks.clear()
 
-    def _begin_pass(self, module: nn.Module, *_: Any) -> None:
+    def _begin_pass(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if module.training and self._is_recording() and not self._is_comparing:
-            self._unchanged.begin()
+            rows = self.book.batch_size
+            call = Call(args, kwargs, rows, self._dimension) if rows else None
+            self._unchanged.begin(call, self._set_trying)
 
     def _end_pass(self, module: nn.Module, *_: Any) -> None:
         if module.training and self._is_recording() and not self._is_comparing:
-            self._unchanged.end(was_tried=self.book.batch_size > 1)
+            self._unchanged.end()
+
+    def _set_trying(self, trying: bool) -> None:
+        self.watch.is_trying = trying
 
     def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
         self._hooks += [
