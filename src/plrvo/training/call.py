@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from plrvo.training.structure import map_tensors, tensors_in
 
-__all__ = ["Call", "tensors_in", "without_rows"]
+__all__ = ["Call", "Inputs", "tensors_in", "without_rows"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Call:
     kwargs: Mapping[str, Any]
     rows: int
     dimension: int = 0
+    shared: frozenset[int] = frozenset()  # which of its `tensors()` have no rows, whatever their size
 
     def picked(self, rows: Sequence[int]) -> Call:
         """With some rows only."""
@@ -85,19 +87,61 @@ class Call:
             return t
 
         args, kwargs = map_tensors((self.args, dict(self.kwargs)), cut)
-        return Call(args, kwargs, self.rows, self.dimension)
+        return Call(args, kwargs, self.rows, self.dimension, self.shared)
+
+    def has_rows(self, t: Tensor) -> bool:
+        """Whether a tensor is as large as the batch."""
+        return t.ndim > self.dimension and t.shape[self.dimension] == self.rows
 
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, dict(self.kwargs)))
 
     def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
+        numbers = iter(range(len(self.tensors())))
+
         def change_rows(t: Tensor) -> Tensor:
-            if t.ndim <= self.dimension or t.shape[self.dimension] != self.rows:
+            if next(numbers) in self.shared or not self.has_rows(t):
                 return t
             return change(t.detach()).requires_grad_(t.requires_grad)  # a leaf, as passes go back more than once
 
         args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
-        return Call(args, kwargs, rows, self.dimension)
+        return Call(args, kwargs, rows, self.dimension, self.shared)
+
+
+class Inputs:
+    """Which inputs are the same for all examples, though as large as the batch: what earlier passes show of them.
+
+    A mask (T, T) is one, or (K, d) prototypes. They are known by a size that did not follow the batch's, or by being
+    the very tensor that came in the last pass. In a first batch that is as large by chance, nothing shows it.
+    """
+
+    def __init__(self) -> None:
+        self._without_rows: set[int] = set()
+        self._last: list[tuple[weakref.ref[Tensor], int]] = []
+
+    def __reduce__(self) -> Any:
+        return Inputs, ()
+
+    def note(self, call: Call) -> None:
+        """A pass that has begun."""
+        tensors = call.tensors()
+        if len(tensors) != len(self._last):
+            self._without_rows = set()
+        self._without_rows |= {number for number, t in enumerate(tensors) if not call.has_rows(t)}
+        self._last = [(weakref.ref(t), t._version) for t in tensors]
+
+    def shared(self, call: Call) -> frozenset[int]:
+        """Those of a call, by number; the first tensor with rows is the batch."""
+        tensors = call.tensors()
+        if len(tensors) != len(self._last):
+            return frozenset()
+        with_rows = [number for number, t in enumerate(tensors) if call.has_rows(t)]
+        return frozenset(
+            number
+            for number in with_rows[1:]
+            if number in self._without_rows
+            or (self._last[number][0]() is tensors[number] and self._last[number][1] == tensors[number]._version)
+        )
 
 
 def without_rows(output: Any, dimension: int) -> Any:

@@ -170,13 +170,12 @@ def _is_opaque(value: Any) -> bool:
 
 
 def _slots(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in _slot_names(type(value)) if hasattr(value, name)}
+    return {name: getattr(value, name) for name in _slot_names(value) if hasattr(value, name)}
 
 
-@functools.cache
-def _slot_names(kind: type) -> tuple[str, ...]:
+def _slot_names(value: Any) -> tuple[str, ...]:
     found = []
-    for base in kind.__mro__:
+    for base in type(value).__mro__:
         names = vars(base).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
             found.append(f"_{base.__name__.lstrip('_')}{name}" if name[:2] == "__" != name[-2:] else name)
@@ -199,7 +198,7 @@ def _undo(value: Any) -> Iterator[Callable[[], None]]:
         yield functools.partial(_refill, value, list(value))
     if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, Tensor):
         yield functools.partial(_fill, vars(value), dict(vars(value)))
-    if _slot_names(type(value)) and not isinstance(value, (Tensor, tuple)):
+    if _slot_names(value) and not isinstance(value, (Tensor, tuple)):
         yield functools.partial(_set_slots, value, _slots(value))
 
 

@@ -140,7 +140,7 @@ class Unchanged:
         parameters = dict(self._module.named_parameters())
         marks: dict[str, Any] = {name: (id(p), p._version) for name, p in parameters.items()}
         if self._by_value:
-            small = {name: p for name, p in parameters.items() if p.numel() <= SMALL}
+            small: dict[str, Tensor] = {name: p for name, p in parameters.items() if p.numel() <= SMALL}
             marks |= {name: (marks[name], total) for name, total in _sums(small).items()}
         return Digest(self._module, identity=True, values=self._by_value), marks
 

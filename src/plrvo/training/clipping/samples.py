@@ -50,7 +50,7 @@ class SamplesModule(BookkeepingModule):
     def _within(self, name: str, m: nn.Module, covered: set[nn.Parameter]) -> Iterator[tuple[str, nn.Module, Recorder]]:
         if is_parametrized(m) and any(p.requires_grad for p in m.parameters()):
             self._replayed.add(m)
-            yield name, m, partial(_again, self._dimension)
+            yield name, m, partial(_again, self._dimension, set())
         elif _is_known(m) and own_parameters(m):
             yield name, m, self._known(m)
         elif not covered.issuperset(own_parameters(m)):
@@ -59,7 +59,7 @@ class SamplesModule(BookkeepingModule):
                     "module", f"{name} (EmbeddingBag)", "nn.Embedding, and a mean or a sum over its positions"
                 )
             self._replayed.add(m)
-            yield name, m, partial(_again, self._dimension)
+            yield name, m, partial(_again, self._dimension, set())
         else:
             for child_name, child in m.named_children():
                 yield from self._within(f"{name}.{child_name}".lstrip("."), child, covered)
@@ -107,15 +107,18 @@ def _with_rows(values: Tensor, missing: int) -> Tensor:
     return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
 
 
-def _again(dimension: int, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
-    """The layer's pass once more for each example: d <output, g> / d parameters."""
+def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
+    """The layer's pass once more for each example: d <output, g> / d parameters.
+
+    `shared` remembers which inputs did not follow the number of rows: a module is tried with two such numbers, so that
+    a mask which is as large as a batch by chance is not taken for rows.
+    """
     parameters = {name: p for name, p in layer.named_parameters() if p.requires_grad}
     leaves, form = tree_flatten((inputs.args, inputs.kwargs))
     rows = g.shape[dimension]
-    where: list[Any] = [
-        dimension if isinstance(t, Tensor) and t.ndim > dimension and t.shape[dimension] == rows else None
-        for t in leaves
-    ]
+    sized = {i: t.shape[dimension] for i, t in enumerate(leaves) if isinstance(t, Tensor) and t.ndim > dimension}
+    shared |= {i for i, size in sized.items() if size != rows}
+    where: list[Any] = [dimension if i in sized and i not in shared else None for i in range(len(leaves))]
 
     def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
         called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]
