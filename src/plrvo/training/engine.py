@@ -20,6 +20,7 @@ from plrvo.accounting import Epsilon, Plan, Workload, calibrate
 from plrvo.accounting.exact import on_grid
 from plrvo.noise import Keystream, Laplace, Noise
 from plrvo.training import accountant, checkpoint, given
+from plrvo.training.attention import with_masks
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
@@ -221,6 +222,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         plan = Plan.certify(fitted, work, target_delta, target_epsilon)
         self.plan = on_grid(plan, self._grid) if self._exact else plan
         return self.make_private(module=module, clipping=clipping, **kwargs)
+
+    @classmethod
+    def get_compatible_module(cls, module: nn.Module) -> nn.Module:
+        """With group normalisation, and attention made of linear layers, in the place of layers that are refused."""
+        return with_masks(super().get_compatible_module(module))
 
     def epsilon(self, delta: float) -> Epsilon:
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""

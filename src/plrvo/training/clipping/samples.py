@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 from opacus.grad_sample import GradSampleModule
-from opacus.layers.dp_rnn import RNNLinear
+from opacus.layers.dp_rnn import DPRNNBase, RNNLinear
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plrvo.training.clipping.contributions import Contribution, PerExample
@@ -44,6 +45,8 @@ class SamplesModule(BookkeepingModule):
         return Samples()
 
     def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
+        recurrent = [layer for layer in m.modules() if isinstance(layer, DPRNNBase)]
+        self._hooks += [layer.register_forward_pre_hook(_refuse_sorting) for layer in recurrent]
         covered = {p for layer in m.modules() if _is_known(layer) for p in own_parameters(layer)}
         return list(self._within("", m, covered))
 
@@ -101,6 +104,17 @@ def _by_opacus(layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
 
 def _examples_first(recorder: Recorder, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
     return recorder(layer, Inputs((inputs.first.movedim(1, 0),), {}), g.movedim(1, 0))
+
+
+def _refuse_sorting(layer: nn.Module, args: Any) -> None:
+    """Sorted by length, a row of this layer is another example than the same row of others."""
+    if layer.training and args and isinstance(args[0], PackedSequence) and args[0].sorted_indices is not None:
+        raise InvalidArgument(
+            "module",
+            f"{type(layer).__name__} on sequences that were packed with enforce_sorted=False",
+            "examples in the order of the batch in every layer: give it the padded sequences, and read its outputs "
+            "where each example ends, outputs[torch.arange(len(x)), lengths - 1]",
+        )
 
 
 def _with_rows(values: Tensor, missing: int) -> Tensor:
