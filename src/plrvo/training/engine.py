@@ -21,6 +21,7 @@ from plrvo.accounting.exact import on_grid
 from plrvo.noise import Keystream, Laplace, Noise
 from plrvo.records import derived
 from plrvo.training import accountant, checkpoint, given
+from plrvo.training.attention import with_masks
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
@@ -30,8 +31,7 @@ from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.loss_form import by_example
 from plrvo.training.optimizer import optimizer_class
 from plrvo.training.randomness import generator_for, same_in_all_processes
-from plrvo.training.sampler import CollateEmpty, PoissonSampler
-from plrvo.training.sampler import first_examples as _first
+from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples
 from plrvo.training.unwrap import trained_parameters
 from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, rate
@@ -226,6 +226,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.plan = on_grid(plan, self._grid) if self._exact else plan
         return self.make_private(module=module, **kwargs)
 
+    @classmethod
+    def get_compatible_module(cls, module: nn.Module) -> nn.Module:
+        """With group normalisation, and attention made of linear layers, in the place of layers that are refused."""
+        return with_masks(super().get_compatible_module(module))
+
     def epsilon(self, delta: float) -> Epsilon:
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
         return self.accountant.bracket(delta)
@@ -298,7 +303,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
         self.workers = loader.num_workers
-        plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
+        plan, lengths = self._require_plan(), lengths_of(loader.dataset, size)
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
         else:
@@ -317,7 +322,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
-        collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
+        collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
         if not self.workers:
             return DataLoader(
                 loader.dataset,

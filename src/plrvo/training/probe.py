@@ -24,13 +24,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, tensors_in
+from plrvo.training.call import Call
 from plrvo.training.state import State, refuse_dependent
+from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
@@ -41,10 +43,20 @@ _APART = 1e-5  # relative: passes of one shape give the same bits, so that a tra
 _CLOSE = 1e-3  # relative, for gradients by two ways: rounding is far below, and a wrong rule far above
 _CLOSE_HALF = 5e-2  # where activations have eight bits
 
-# From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
-PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
 Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
 Layout = tuple[int, int]  # the dimension of the rows, and how many positions of each lie in it
+
+
+@dataclass(frozen=True)
+class PerExample:
+    """What the wrapper computes, and what it knows of its inputs."""
+
+    # From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
+    gradients: Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
+    shared: Callable[[Call], frozenset[int]]
+
+    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+        return self.gradients(score, rows)
 
 
 def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> set[int]:
@@ -53,7 +65,20 @@ def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str
     Returns which of the numbers that it computes by itself are no sums over examples.
     """
     # A NaN equals nothing, itself included: such rows tell nothing about the module.
-    call = call.finite()
+    finite = call.finite()
+    try:
+        return _probe(module, finite, per_example, reduction)
+    except Exception:
+        # An input without rows may be as large as the batch by chance. That it has none, earlier passes have shown.
+        shared = per_example.shared(call)
+        if not shared:
+            raise
+        with suppress(Exception):
+            return _probe(module, replace(finite, shared=shared), per_example, reduction)
+        raise
+
+
+def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> set[int]:
     state = State(module)
     try:
         with warnings.catch_warnings():
@@ -185,10 +210,8 @@ def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[
 
 
 def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: dict[Use, Layout]) -> None:
-    for name, held in first.state.items():
-        now = other.state.get(name, [])
-        if len(held) != len(now) or not all(_all_close(a, b) for a, b in zip(held, now, strict=True)):
-            refuse_dependent(module, name)
+    if first.state.differing(other.state):
+        refuse_dependent(module, min(first.state.differing(other.state)))
     for use, one in first.outputs.items():
         two = other.outputs.get(use)
         if use not in layouts or two is None or one.shape != two.shape:
@@ -199,7 +222,9 @@ def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: d
                 "module",
                 type(module).__name__,
                 f"outputs of an example that do not change with other examples; {use[0]} mixes them "
-                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation)",
+                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples "
+                "share and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first "
+                "dimension of one: mask[None])",
             )
 
 

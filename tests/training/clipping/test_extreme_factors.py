@@ -8,7 +8,7 @@ from tests.training.clipping.helpers import Clipping
 from tests.training.helpers import seeded
 from torch import nn
 
-from plrvo.training.clipping import clips_of
+from plrvo.training.clipping import check_clip
 from plrvo.training.clipping.contributions import Outer, PerExample
 from plrvo.training.clipping.module import Book
 from plrvo.validate import InvalidArgument
@@ -67,4 +67,4 @@ def test_what_the_last_bits_of_a_large_sum_cost(count: int, columns: int, most: 
 
 def test_clips_that_singles_cannot_hold_are_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"clip=1e-21.*at least 1e-20"):
-        clips_of("flat", 1e-21, 3)
+        check_clip(1e-21)

@@ -43,7 +43,8 @@ class ClippingMixin(_Base):
     """
 
     clipping: str
-    clips: tuple[float, ...]  # one for each parameter if per layer, else one
+    clip: float
+    clips: dict[Any, float]  # of each parameter, if per layer
     book: Book
     sums: list[Tensor] | None = None  # of the parts so far, by parameter
 
@@ -79,10 +80,10 @@ class ClippingMixin(_Base):
         stacked = torch.stack([n.to(norms[0].device) for n in norms])
         out = ~(stacked <= _LARGEST_NORM).all(dim=0)  # NaN is not smaller than anything
         if self.clipping == "per_layer":
-            factors = [_factor(c, n, out) for c, n in zip(self.clips, stacked, strict=True)]
+            factors = [_factor(self.clips[p], n, out) for p, n in zip(self.params, stacked, strict=True)]
         else:
             order = 1 if self.clipping == "l1" else 2
-            factor = _factor(self.clips[0], torch.linalg.vector_norm(stacked, order, dim=0), out)
+            factor = _factor(self.clip, torch.linalg.vector_norm(stacked, order, dim=0), out)
             factors = [factor] * len(norms)
         return [f.to(p.device) for f, p in zip(factors, self.params, strict=True)], out
 
@@ -109,7 +110,10 @@ class BookkeepingMixin(ClippingMixin):
         return total
 
     def _norms(self) -> list[Tensor]:
-        norms, limit = [], min(_LARGEST_NUMBER, _LARGEST_IN_CLIPS * min(self.clips))
+        norms, limit = (
+            [],
+            min(_LARGEST_NUMBER, _LARGEST_IN_CLIPS * min(self.clips.values(), default=self.max_grad_norm)),
+        )
         for p in self.params:
             held = self.book.contributions(p)
             total = torch.zeros(self.book.batch_size, device=p.device, dtype=torch.float64)
@@ -161,10 +165,12 @@ def _factor(clip: float, norms: Tensor, out: Tensor) -> Tensor:
     return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
 
 
-def clips_of(clipping: str, clip: float, parameters: int) -> tuple[float, ...]:
-    """The clip, or the equal share of each parameter in it, whose squares add up to no more than the clip's."""
+def check_clip(clip: float) -> None:
+    """Refuse a clip below which single precision has too few numbers."""
     if clip < _SMALLEST_CLIP:
         raise InvalidArgument("clip", clip, "at least 1e-20 for training: measure the loss in other units")
-    if clipping != "per_layer":
-        return (clip,)
-    return (clip / math.sqrt(parameters) * (1 - 1e-12),) * parameters
+
+
+def shares_of(clip: float, parameters: list[Any]) -> dict[Any, float]:
+    """Equal shares of the clip, whose squares add up to no more than its own; also where some parameters freeze."""
+    return dict.fromkeys(parameters, clip / math.sqrt(len(parameters)) * (1 - 1e-12))
