@@ -155,7 +155,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             grad_sample_mode = check_exact(clipping, distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
-        self.seeded = _is_known(noise_source) or _is_known(sample_source)
+        self.seeded |= _is_known(noise_source) or _is_known(sample_source)
         dimension = self._checked_dimension(module, optimizer, clipping)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, clipping, batch_first)
         size = self._size_of(data_loader)

@@ -70,7 +70,7 @@ def make_receipt(
         **claims.claims(plan, engine.sampler),
         "postprocess": optimizer.postprocess,
         "arithmetic": derived.arithmetic(plan.noise),
-        "run": {**run, **_facts(engine, optimizer), "seeded": is_seeded(run)},
+        "run": {**run, **_facts(engine, optimizer), "seeded": engine.seeded or is_seeded(run)},
         "metrics": metrics,
         "weights": {"file": weights.name, "sha256": derived.file_digest(weights)},
         "versions": _versions(),
