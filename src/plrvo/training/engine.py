@@ -134,8 +134,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 seeded one makes a run repeatable, and not private against whoever knows the seed.
             sample_generator: where batches come from; likewise.
             batch_first: whether the first dimension of a batch is the example.
-            public_loss_weights: whether the loss has factors that change between steps without looking at the data (a
-                schedule). By default such a loss is refused: the usual reason is a mean over tokens of the batch.
+            public_loss_weights: whether you answer for it that nothing which weighs examples in the loss looks at the
+                data: factors that change between steps (a schedule), and weights in a loss that cannot be carried out
+                again (a backward function of its own). By default such losses are refused: the usual reason is a mean
+                over tokens, or weights of the classes, of the batch.
         """
         plan = self._require_plan()
         if grad_sample_mode not in _GRAD_SAMPLE_MODES:
