@@ -135,8 +135,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 seeded one makes a run repeatable, and not private against whoever knows the seed.
             sample_generator: where batches come from; likewise.
             batch_first: whether the first dimension of a batch is the example.
-            public_loss_weights: whether the loss has factors that change between steps without looking at the data (a
-                schedule). By default such a loss is refused: the usual reason is a mean over tokens of the batch.
+            public_loss_weights: whether you answer for it that nothing which weighs examples in the loss looks at the
+                data: factors that change between steps (a schedule), and weights in a loss that cannot be carried out
+                again (a backward function of its own). By default such losses are refused: the usual reason is a mean
+                over tokens, or weights of the classes, of the batch.
         """
         plan = self._require_plan()
         plan.check_clipping(clipping)
@@ -157,7 +159,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             grad_sample_mode = check_exact(distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
-        self.seeded = _is_known(noise_source) or _is_known(sample_source)
+        self.seeded |= _is_known(noise_source) or _is_known(sample_source)
         dimension = self._checked_dimension(module, optimizer)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, plan.clipping, batch_first)
         size = self._size_of(data_loader)

@@ -137,6 +137,7 @@ class NoiseMixin(_Base):
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         super().zero_grad(set_to_none)
+        self.watch.forget_gradients()
         if not self._is_last_step_skipped:
             self.draws.forget_part()
 
@@ -177,6 +178,12 @@ class NoiseMixin(_Base):
         self.draws.part(rows, last=last)
         if rows and not self.watch.seen_loss:
             raise NotASum("a step whose loss was not seen: expected loss.backward() before optimizer.step()")
+        if self.watch.learned_before:
+            raise NotASum(
+                "a step whose gradients went on to parameters in front of the module (an encoder, a prompt), which "
+                "would learn without noise: expected inputs that nothing is learned from; make them part of the "
+                "module, or detach() its inputs"
+            )
         self.watch.new_step()
 
     def _forget(self) -> None:

@@ -207,6 +207,7 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         self.book.clear()
+        self.watch.forget_gradients()
         super().zero_grad(set_to_none)
 
     def remove_hooks(self) -> None:
