@@ -1,11 +1,14 @@
 """Loss distributions of sampled Gaussian steps, and the exact curve, where doubles cancel: against mpmath."""
 
+import math
+
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from plrvo.accounting import loss_distribution
 from plrvo.accounting.gaussian_curve import gaussian_delta
-from plrvo.accounting.loss_distribution import _delta, _parts
+from plrvo.accounting.loss_distribution import _delta, _parts, composed_delta
 from plrvo.accounting.sampled_gaussian import Steps
 
 
@@ -59,3 +62,15 @@ def test_a_large_signal_rounds_delta_up(signal):
             found = gaussian_delta(signal, epsilon) * (1 + mpf(10) ** -12)
             assert least <= found
             assert found <= most * mp.exp(mpf(10) ** -11 + 2 * (abs(b) + 2) * signal * mpf(2) ** -50)
+
+
+@pytest.mark.parametrize("rate", [1e-320, 1e-200])
+def test_losses_that_round_to_zero_have_a_delta(rate: float) -> None:
+    """A grid of one point had no cell to put them in."""
+    assert 0 <= composed_delta([Steps(1e-8, rate, 1)], 1.0) < 1e-200
+
+
+def test_a_direction_without_a_number_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """max(0.3, nan) is 0.3."""
+    monkeypatch.setattr(loss_distribution, "_delta", lambda steps, epsilon, added: math.nan if added else 0.3)
+    assert composed_delta([Steps(1.0, 0.1, 1)], 1.0) == 1.0

@@ -37,6 +37,14 @@ def test_clip_must_be_positive_and_finite() -> None:
         assert_refused("clip", value)
 
 
+@pytest.mark.parametrize("argument", ["steps", "dimension"])
+def test_counts_stop_where_a_double_would_not_follow(argument: str) -> None:
+    assert_refused(argument, 10**350)
+    assert_refused(argument, 2**63)
+    largest = Workload(**{**GOOD, argument: 2**63 - 1})
+    assert 0 <= Ledger().plus(Laplace(1e30), largest).certified(1e-5).value < math.inf
+
+
 def test_limits_of_the_range_are_accepted() -> None:
     assert Workload(sample_rate=1, steps=1, clip=5, dimension=1).sample_rate == 1
     assert Workload(**{**GOOD, "steps": np.int64(7), "clip": np.float64(0.5)}).steps == 7

@@ -227,3 +227,174 @@ def ordinary(mode: str) -> None:
         if mode == "bookkeeping":
             (0.3 * outputs.square().mean()).backward()
         run.optimizer.step()
+
+
+class Flat(nn.Module):
+    """Tokens in; outputs of all positions of all examples in one dimension, or with the positions first."""
+
+    def __init__(self, positions_first: bool) -> None:
+        super().__init__()
+        self.tokens, self.head, self.positions_first = nn.Embedding(5, 8), nn.Linear(8, CLASSES), positions_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.head(self.tokens(x))
+        return found.transpose(0, 1) if self.positions_first else found.reshape(-1, CLASSES)
+
+
+def _flat(mode: str, positions_first: bool, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, y = torch.randint(0, 5, (60, 6), generator=generator), torch.randint(0, CLASSES, (60, 6), generator=generator)
+    run = Private(mode, Flat(positions_first), examples=TensorDataset(x, y))
+    run.train(loss=lambda o, y: loss(o.reshape(-1, CLASSES), (y.t() if positions_first else y).reshape(-1)))
+    assert len(run.engine.accountant) == 10
+
+
+for _shape, _first in (("(B * T, V)", False), ("(T, B, V)", True)):
+
+    @B.row(
+        f"have a model return {_shape}, and train on its tokens above the batch's mean loss",
+        "refused before the first step: which entries are an example's is found when the module is tried",
+        modes=("bookkeeping", "hooks"),
+        error=NotASum,
+        match="changes with other examples",
+    )
+    def flat_coupled(mode: str, first: bool = _first) -> None:
+        _flat(mode, first, lambda o, y: (_each(o, y) * (_each(o, y) > _each(o, y).mean())).mean())
+
+    @B.row(f"have a model return {_shape}, and train on the mean of its tokens", "works", modes=("bookkeeping",))
+    def flat_alone(mode: str, first: bool = _first) -> None:
+        _flat(mode, first, functional.cross_entropy)
+
+
+class Pooled(nn.Module):
+    """Rows, and beside them something of the batch without any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        found = self.linear(x)
+        return found, found.mean(dim=0)
+
+
+@B.row(
+    "add a term of an output that has no rows (a mean over the batch) to the loss of one that has",
+    "refused before the first step",
+    modes=("bookkeeping", "hooks"),
+    error=NotASum,
+    match="a row for each example",
+)
+def pooled(mode: str) -> None:
+    Private(mode, Pooled()).train(loss=lambda o, y: functional.cross_entropy(o[0], y) + o[1].square().mean())
+
+
+@B.row(
+    "train on the module's own mean over tokens, when few examples have ignored ones",
+    "refused at the first batch that has such an example, whether it was among the rows that were tried or not",
+    modes=("bookkeeping", "hooks"),
+    error=NotASum,
+    match="divides by|number that the module computes",
+)
+def own_rare(mode: str) -> None:
+    x, y = _texts().tensors
+    y = y.clamp(min=0)
+    y[::20, 1:] = -1
+    run = Private(mode, OwnLoss(logits_too=mode == "hooks"), examples=TensorDataset(x, y), sample_rate=1.0)
+    _on_own_loss(run)
+
+
+@B.row(
+    "train on the module's own mean over tokens, where the last of every text is ignored (`labels=input_ids`)",
+    "works: all examples have the same number",
+    modes=("bookkeeping", "hooks"),
+)
+def own_shifted(mode: str) -> None:
+    x, y = _texts().tensors
+    y = y.clamp(min=0)
+    y[:, -1] = -1
+    _on_own_loss(Private(mode, OwnLoss(logits_too=True), examples=TensorDataset(x, y)))
+
+
+@B.row(
+    "have a loss of the batch's statistics in every fifth step",
+    "refused at the first of them: every pass is recorded, and every new form of loss is tried",
+    modes=("bookkeeping", "hooks"),
+    error=NotASum,
+    match="changes with other examples",
+)
+def now_and_then(mode: str) -> None:
+    run = Private(mode, steps=30)
+    for number, (x, y) in enumerate(run.loader):
+        run.optimizer.zero_grad()
+        losses = _each(run.module(x), y)
+        odd = number >= 10 and number % 5 == 0
+        (losses * (losses > losses.mean()) if odd else losses).mean().backward()
+        run.optimizer.step()
+        assert number < 10  # or it was not refused
+
+
+def _running(outputs: Tensor, y: Tensor, counts: Tensor) -> Tensor:
+    counts.mul_(0.9).add_(torch.bincount(y, minlength=CLASSES), alpha=0.1)
+    return (_each(outputs, y) / counts[y]).mean()
+
+
+class _Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return 0.5 * gradients[0]
+
+
+@B.row(
+    "keep running weights of the classes, changed in place by every batch",
+    "refused: a loss that cannot be computed once more was not tried",
+    error=NotASum,
+    match="could not be tried: it writes into",
+)
+def running_weights(mode: str) -> None:
+    counts = torch.ones(CLASSES)
+    Private(mode).train(loss=lambda o, y: _running(o, y, counts))
+
+
+@B.row(
+    "have a backward function of one's own in the loss (`torch.autograd.Function`)",
+    "refused, likewise; `public_loss_weights=True` takes your word for it",
+    modes=("bookkeeping", "hooks"),
+    error=NotASum,
+    match="could not be tried: its operations give another gradient",
+)
+def own_function(mode: str) -> None:
+    def halved(outputs: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(_Halved.apply(outputs), y)
+
+    Private(mode, public_loss_weights=True).train(loss=halved)
+    Private(mode).train(loss=halved)
+
+
+@B.row("write the loss as a loop over examples, or squeeze its rows away where a batch has one", "works")
+def loops(mode: str) -> None:
+    def focal(outputs: Tensor, y: Tensor) -> Tensor:
+        losses = [functional.cross_entropy(o, t) for o, t in zip(outputs, y, strict=True)]
+        return torch.stack([(1 - torch.exp(-one)) ** 2 * one for one in losses]).mean() if losses else outputs.sum()
+
+    Private(mode).train(loss=focal)
+    run = Private(mode, one_output(), examples=_two_classes(), sample_rate=0.02, steps=30)
+    run.train(loss=lambda o, y: ((o.squeeze() - y.squeeze()) ** 2).mean())
+
+
+@B.row(
+    "flood the losses of pairs of examples (a clamp of what depends on two rows)",
+    "refused: only a number that depends on one row is that row's",
+    error=NotASum,
+    match="Clamp acts on",
+)
+def pairs(mode: str) -> None:
+    def loss(outputs: Tensor, y: Tensor) -> Tensor:
+        losses = _each(outputs, y)
+        return torch.stack([(losses[i] + losses[i - 1]).clamp(min=1e-3) for i in range(len(y))]).mean()
+
+    Private(mode).train(loss=loss)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from tests.misuse.row import ANY, Section
-from tests.misuse.setting import Private, data
+from tests.misuse.setting import Private, data, mlp
 from torch.nn import functional
+from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.audit.noise_attacks import tail_draws
@@ -91,8 +92,11 @@ def pickled(mode: str) -> None:
     modes=ANY,
 )
 def seeded(mode: str) -> None:
-    run = Private("bookkeeping")
+    run, other = Private("bookkeeping"), mlp()
     assert run.engine.seeded
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    run.engine.make_private(module=other, optimizer=optimizer, data_loader=DataLoader(data()))
+    assert run.engine.seeded  # whatever else it trains without a seed
 
 
 @A.row("pass a torch generator in exact mode", "refused: its bits can be predicted", modes=ANY, error=InvalidArgument,

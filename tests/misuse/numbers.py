@@ -95,10 +95,40 @@ def _refused(**change: Any) -> Any:
     return attempt
 
 
-for _name, _value in (("clip", math.nan), ("clip", 0.0), ("sample_rate", 1.5), ("steps", 0), ("dimension", -1)):
-    D.row(f"plan with {_name} = {_value}", "refused", modes=ANY, error=InvalidArgument, match=_name)(
+for _name, _value, _text in (
+    ("clip", math.nan, "nan"),
+    ("clip", 0.0, "0.0"),
+    ("sample_rate", 1.5, "1.5"),
+    ("steps", 0, "0"),
+    ("dimension", -1, "-1"),
+    ("steps", 10**400, "a number of 400 digits"),
+    ("dimension", 2**63, "2**63"),
+):
+    D.row(f"plan with {_name} = {_text}", "refused", modes=ANY, error=InvalidArgument, match=_name)(
         _refused(**{_name: _value})
     )
+
+
+@D.row("add to a seed a part 1e16 times as large that comes once in 1e23 draws",
+       "refused: its law is finer than what is integrated", modes=ANY, error=InvalidArgument,
+       match="100 times that of their sum")  # fmt: skip
+def rare_part(mode: str) -> None:
+    plrvo.PLRV(plrvo.SumSeed((1.0, 1.0), (plrvo.GammaSeed(1.0, 1.0), plrvo.GammaSeed(1e-23, 1e16))))
+
+
+@D.row("use a Weibull seed of shape 0.05", "refused: shapes go down to 0.2", modes=ANY, error=InvalidArgument,
+       match="at least 0.2")  # fmt: skip
+def heavy_weibull(mode: str) -> None:
+    plrvo.WeibullSeed(0.05, 1.0)
+
+
+@D.row("use generalised Gaussian noise so wide that its largest loss is no double",
+       "certified: that loss is the smallest double, not zero", modes=ANY)  # fmt: skip
+def wide_noise(mode: str) -> None:
+    work = plrvo.Workload(sample_rate=1.0, steps=1, clip=1e-140, dimension=64)
+    noise = plrvo.GeneralisedGaussian(1.0, 1e200)
+    assert noise.pure_loss(work.clip, work.dimension) > 0
+    assert plrvo.epsilon(noise, work, 1e-5).certified >= 0
 
 
 @D.row("edit the epsilon in a plan's file", "refused: it is computed again when the plan is read", modes=ANY,

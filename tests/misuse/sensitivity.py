@@ -652,3 +652,86 @@ def underflow(mode: str) -> None:
     run = Private(mode, Cancels(), examples=TensorDataset(x, y))
     out = run.released(x[:1], y[:1], loss=lambda o, y: (o * 1e-28).flatten(1).sum(dim=1).mean())
     assert 0 < float(out.norm()) <= CLIP * WITHIN
+
+
+@B.row(
+    "train on an example with a feature of 3e38",
+    "it moves the release by its clip at most, or contributes zero; nothing becomes infinite",
+)
+def huge_feature(mode: str) -> None:
+    x, y = (t[:20].clone() for t in data().tensors)
+    x[0, 0] = 3e38
+    assert effect_of_first(mode, x, y, nn.Linear(FEATURES, CLASSES)) <= WITHIN
+
+
+@B.row(
+    "train with a clip of 1e-25",
+    "refused: singles would lose what is clipped",
+    error=InvalidArgument,
+    match="at least 1e-20|cell|grid",
+)
+def tiny_clip(mode: str) -> None:
+    Private(mode, clip=1e-25)
+
+
+class HookedGradient(nn.Module):
+    """Has a hook on the gradient of its features."""
+
+    def __init__(self, hook: Any) -> None:
+        super().__init__()
+        self.one, self.two, self.hook = nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES), hook
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.one(x))
+        if h.requires_grad:
+            h.register_hook(self.hook)
+        return self.two(h)
+
+
+def _clipped_together(g: Tensor) -> Tensor:
+    return g * min(1.0, 50 / (float(g.norm()) + 1e-9))
+
+
+for _name, _hook in (
+    ("clips the norm of the batch's gradient inside of the module", _clipped_together),
+    ("takes the sign of gradients inside of the module", lambda g: 1e-4 * g.sign()),
+):
+
+    @B.row(
+        f"register a hook that {_name}",
+        "refused on the first batch: a row's gradient must scale with its own loss, and with no other",
+        error=InvalidArgument,
+        match="by row, and linearly",
+    )
+    def hooked_gradient(mode: str, hook: Any = _hook) -> None:
+        Private(mode, HookedGradient(hook)).train()
+
+
+@B.row(
+    "put an encoder, or a prompt, in front of the private module, with an optimizer of its own",
+    "refused at the step: it would learn without noise",
+    error=NotASum,
+    match="in front of the module",
+)
+def in_front(mode: str) -> None:
+    run, prompt = Private(mode), torch.zeros(FEATURES, requires_grad=True)
+    run.train(forward=lambda x: run.module(x + prompt))
+
+
+@B.row(
+    "train a generator through the private module between its steps (DP-GAN), or look for adversarial inputs",
+    "works: those gradients of the private module are dropped before its step",
+)
+def generator_step(mode: str) -> None:
+    run, generator = Private(mode), nn.Linear(2, FEATURES)
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        change = torch.zeros_like(x, requires_grad=True)
+        functional.cross_entropy(run.module(x + change), y).backward()
+        run.optimizer.zero_grad()
+        functional.cross_entropy(run.module(x + 0.1 * change.grad.sign()), y).backward()
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+        run.module(generator(torch.randn(4, 2))).square().sum(dim=1).mean().backward()
+    assert len(run.engine.accountant) == 10
+    assert generator.weight.grad is not None

@@ -130,3 +130,8 @@ def test_sizes_beyond_all_doubles_are_finite() -> None:
 def test_shapes_without_a_proof_are_refused(shape: float) -> None:
     with pytest.raises(InvalidArgument, match=r"^shape=.*from 1 to 2"):
         GeneralisedGaussian(shape, 1.0)
+
+
+def test_the_largest_loss_at_shape_one_is_never_zero() -> None:
+    assert 0 < GeneralisedGaussian(1.0, 1e200).pure_loss(1e-140, 4) < 1e-300
+    assert GeneralisedGaussian(1.5, 1e200).pure_loss(1e-140, 4) == math.inf

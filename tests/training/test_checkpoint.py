@@ -94,3 +94,32 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     engine, model, optimizer, _, _ = private(steps=9, module=module)
     with pytest.raises(InvalidArgument, match="model"):
         engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
+
+
+OPTIMIZERS = sorted(
+    name
+    for name, kind in vars(torch.optim).items()
+    if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+    and name not in ("Optimizer", "LBFGS", "SparseAdam")  # a closure, sparse gradients
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_an_optimizer_of_torch_has_saved_it_loads(tmp_path, name):
+    def prepared():
+        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4, bias=False))  # Muon takes matrices only
+        engine, model, optimizer, loss, loader = private(module=model, steps=3, mode="bookkeeping")
+        optimizer.original_optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01)
+        return engine, model, optimizer, loss, loader
+
+    engine, model, optimizer, loss, loader = prepared()
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+        break
+    engine.save_checkpoint(path=tmp_path / "c", module=model, optimizer=optimizer)
+    engine, model, optimizer, loss, loader = prepared()
+    engine.load_checkpoint(path=tmp_path / "c", module=model, optimizer=optimizer)
+    take_steps(model, optimizer, loss, loader)
+    assert optimizer.steps_taken == 3

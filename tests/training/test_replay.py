@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from plrvo.training.layout import Layout
 from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings
 
 ROWS, CLASSES = 20, 3
@@ -24,7 +25,7 @@ def tried(loss, replay=None, rows=ROWS):
     recording.resume()
     value = loss(outputs, y)
     recording.pause()
-    return (replay or Replay()).looks_at_others(recording, value, [outputs], rows)
+    return (replay or Replay()).looks_at_others(recording, value, [(outputs, Layout(0))], rows)
 
 
 def in_place(outputs, y):
@@ -93,7 +94,7 @@ def test_a_backward_function_of_its_own_cannot_be_carried_out_again():
 def test_what_is_no_loss_is_not_kept():
     recording = Recording()
     recording.resume()
-    for _ in range(20_001):
+    for _ in range(100_001):
         torch.zeros(1)
     recording.pause()
     assert recording.operations == []

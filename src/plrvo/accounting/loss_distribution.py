@@ -113,7 +113,8 @@ def composed_delta(steps: Sequence[Step], epsilon: float) -> float:
     """An upper bound on the delta of all steps, in both directions."""
     if not all(part.moderate for part in steps):
         return 1.0
-    return min(1.0, max(_delta(steps, epsilon, added) for added in (False, True)))
+    both = [_delta(steps, epsilon, added) for added in (False, True)]
+    return min(1.0, max(both)) if all(delta >= 0 for delta in both) else 1.0  # max(0.3, nan) is 0.3
 
 
 def _epsilon(steps: Sequence[Step], delta: float, guess: float, added: bool) -> float:
@@ -165,7 +166,8 @@ def places_between(low: float, high: float, interval: float) -> Array:
         sizes = np.append(sizes, np.arange(_DIGITS, 2.0 * _DIGITS) * 2.0**level)
     places = np.concatenate([-sizes[:0:-1], sizes])
     first = np.searchsorted(places, math.floor(low / interval), "right") - 1
-    return places[first : np.searchsorted(places, math.ceil(high / interval)) + 1]
+    last = np.searchsorted(places, math.ceil(high / interval))
+    return places[first : max(first + 1, last) + 1]  # two at least, where every loss rounds to 0
 
 
 @dataclass(frozen=True)

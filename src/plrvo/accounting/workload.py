@@ -9,6 +9,7 @@ from typing import Any
 from plrvo import validate
 
 _SHORTEST_CLIP = 1e-150  # numbers not far below it have fewer digits, or none
+_MOST = 1 << 63  # steps and coordinates: what a 64-bit integer counts, and a double comes near
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Workload:
     def __post_init__(self) -> None:
         validate.rate(sample_rate=self.sample_rate)
         validate.positive_integer(steps=self.steps, dimension=self.dimension)
+        for name, value in (("steps", self.steps), ("dimension", self.dimension)):
+            if value >= _MOST:
+                raise validate.InvalidArgument(name, value, "a whole number below 2**63")
         validate.positive(clip=self.clip)
         if self.clip < _SHORTEST_CLIP:
             raise validate.InvalidArgument("clip", self.clip, "at least 1e-150: clip and noise in other units")

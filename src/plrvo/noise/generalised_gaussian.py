@@ -137,7 +137,9 @@ class GeneralisedGaussian(Noise):
         return eta * (eta - 1) / 2 * self.fisher_information() * growth
 
     def pure_loss(self, clip: float, dimension: int) -> float:
-        return math.sqrt(dimension) * clip / self.width if self.shape == 1 else math.inf
+        if self.shape > 1:
+            return math.inf
+        return math.sqrt(dimension) * math.nextafter(clip / self.width, math.inf)  # never 0
 
     def scaled(self, factor: float) -> Self:
         return replace(self, width=self.width * factor)

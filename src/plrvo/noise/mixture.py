@@ -25,23 +25,34 @@ LogRatio = Callable[[Array, Array], Array]
 LogDensity = Callable[[Array], Array]
 
 
-def mixture_log_moment(log_phi: LogDensity, log_ratio: LogRatio, unit: float, x: ArrayLike, eta: ArrayLike) -> Array:
-    """log F(x, eta), broadcast over x and eta. `log_ratio(t, s)` is log phi(t)/phi(t+s); `unit` the scale of phi."""
+def mixture_log_moment(
+    log_phi: LogDensity, log_ratio: LogRatio, scales: tuple[float, float], x: ArrayLike, eta: ArrayLike
+) -> Array:
+    """log F(x, eta), broadcast over x and eta. `log_ratio(t, s)` is log phi(t)/phi(t+s).
+
+    `scales` are the finest and the coarsest of phi. It is an average of e^(-ut), so that around t it changes over t at
+    least, whatever the seed; only what is finer than the first node, or beyond the last, would be missed.
+    """
     x, eta = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(eta, dtype=float))
     out = np.zeros(x.shape)
     active = (eta != 0) & (eta != 1) & (x > 0)
     if np.any(active):
         order = np.maximum(eta[active], 1 - eta[active])
         shifts, where = np.unique(x[active], return_inverse=True)
-        out[active] = _log_moment(log_phi, log_ratio, unit, shifts, where, order)
+        out[active] = _log_moment(log_phi, log_ratio, scales, shifts, where, order)
     return out
 
 
 def _log_moment(
-    log_phi: LogDensity, log_ratio: LogRatio, unit: float, shifts: Array, where: NDArray[np.intp], order: Array
+    log_phi: LogDensity,
+    log_ratio: LogRatio,
+    scales: tuple[float, float],
+    shifts: Array,
+    where: NDArray[np.intp],
+    order: Array,
 ) -> Array:
-    finest = 0.1 * unit / max(1.0, float(order.max()))
-    t, outer_weights = half_line(min(finest, shifts[0]), 1e6 * max(unit, shifts[-1]))
+    finest = 0.1 * scales[0] / max(1.0, float(order.max()))
+    t, outer_weights = half_line(min(finest, shifts[0]), 1e6 * max(scales[1], shifts[-1]))
     v, inner_weights = half_line(min(finest / shifts[-1], 1.0), 1.0)
     z = shifts[:, None] / 2 * v
     with np.errstate(divide="ignore"):

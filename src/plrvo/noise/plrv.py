@@ -42,6 +42,7 @@ _LARGE_ORDER = 2048
 
 _SMALLEST_SCORE = 1e-150
 _SHORT = 1e-3  # shifts, in units of the noise, below which a loss is integrated and not subtracted
+_SPREAD = 100.0  # how much finer than the noise's unit its law may be, if the seed is not log-concave
 
 
 class _Mixture(Noise):
@@ -63,6 +64,32 @@ class _Mixture(Noise):
                 argument, value, "an E[u^2]/E[u] between 1e-150 and 1e150: clip and noise in other units"
             )
 
+    def _check_detail(self) -> None:
+        """Refuse a law that is finer than what the quadratures resolve.
+
+        The inverse of the score has the slope E[u^3] E[u]/E[u^2]^2 - 1 under the tilted law. A log-concave seed, and so
+        a sum of them, has a slope of 1 at most (`envelope`): its law changes over no less than the unit. Another may
+        have a part that is rare and any number of times larger than the rest: the law is as fine as that is large.
+        """
+        if self.seed.log_concave:
+            return
+        largest = max(term.second_moment / term.mean for term in self.seed.terms) / self._score_bound
+        t = 10.0 ** -np.arange(1.0, 9.0)  # in units
+        rise = np.max((self._score_bound / self._size_of_score(t / self._score_bound) - 1) / t)
+        if not max(largest, rise) <= _SPREAD:
+            raise validate.InvalidArgument(
+                "seed", self.seed, "log-concave terms, or none with an E[u^2]/E[u] over 100 times that of their sum"
+            )
+
+    @cached_property
+    def _scales(self) -> tuple[float, float]:
+        """The finest and the coarsest scale of the law in t: one over the largest and the smallest usual u.
+
+        Parts of a mean below 1e-6 of the seed's have no more than that share in the density, and less in a moment.
+        """
+        unit = 1 / self._score_bound
+        return (unit, unit) if self.seed.log_concave else (unit / _SPREAD, 1 / self.seed.mean)
+
     @property
     def largest_order(self) -> int:
         return 1 << 11
@@ -83,7 +110,8 @@ class _Mixture(Noise):
     def _log_ratio(self, t: Array, s: Array) -> Array:
         """log phi(t)/phi(t+s), s >= 0: a difference, or for small s, where it would cancel, the integral of the score.
 
-        The score is positive and changes by a factor e over no less than its inverse, so that three nodes are enough.
+        A log-concave seed has a score that changes by a factor e over no less than its inverse, so that three nodes are
+        enough. Another's may change a hundred times as fast (`_check_detail`), for which five are.
         """
         t, s = np.broadcast_arrays(t, s)
         small = s * self._score_bound < _SHORT
@@ -94,7 +122,7 @@ class _Mixture(Noise):
             # One logarithm of a ratio: two logarithms would err by the size of log phi, which the unit of u decides.
             out[~small] = value - further + np.log(slope / lower_slope)
         if np.any(small):
-            nodes, weights = legendre(3)
+            nodes, weights = legendre(3 if self.seed.log_concave else 5)
             scores = self._size_of_score(t[small, None] + s[small, None] * nodes)
             out[small] = s[small] * (scores @ weights)
         return np.maximum(out, 0.0)
@@ -132,12 +160,12 @@ class _Mixture(Noise):
 
     @cached_property
     def _marginal_information(self) -> float:
-        unit = 1 / self._score_bound
-        t, weights = half_line(1e-4 * unit, 1e8 * unit)
+        finest, coarsest = self._scales
+        t, weights = half_line(1e-4 * finest, 1e8 * coarsest)
         return float(2 * np.sum(weights * np.exp(self._log_phi(t)) * self._size_of_score(t) ** 2))
 
     def log_moment(self, x: ArrayLike, eta: ArrayLike) -> Array:
-        return mixture_log_moment(self._log_phi, self._log_ratio, 1 / self._score_bound, x, eta)
+        return mixture_log_moment(self._log_phi, self._log_ratio, self._scales, x, eta)
 
     def log_moment_scale_revealed(self, x: ArrayLike, eta: ArrayLike) -> Array:
         """log G, G = [eta M((eta-1)x) + (eta-1) M(-eta x)]/(2 eta - 1); +inf where M is.  Integer eta >= 0."""
@@ -228,6 +256,7 @@ class PLRV(_Mixture):
         validate.truth_value(shared=self.shared)
         validate.native(self)
         self._check_size("seed", self.seed)
+        self._check_detail()
 
     def scaled(self, factor: float) -> Self:
         return replace(self, seed=self.seed.scaled(1 / factor))
@@ -280,6 +309,11 @@ class GammaPLRV(_Mixture):
     def laplace_scale(self) -> float | None:
         """1/((k+1) theta) for k >= 1, rounded down: the score is at most (k+1) theta (theory, Lemma 16)."""
         return (1 - 2.0**-50) / self._score_bound if self.k >= 1 and not self.shared else None
+
+    @property
+    def _scales(self) -> tuple[float, float]:
+        unit = 1 / self._score_bound
+        return unit, unit  # 1/theta is k + 1 of them
 
     @property
     def largest_order(self) -> int:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from plrvo import validate
 from plrvo.noise.seeds import Array, Seed
@@ -16,6 +16,7 @@ from plrvo.noise.seeds import Array, Seed
 _DROP = 42.0  # how far, in logarithms, the integrand has fallen where it is cut off
 _BLOCK = 1 << 20  # numbers in one table of nodes
 _BEYOND = 690.0  # e^v would leave the doubles
+_SMALLEST_SHAPE = 0.2  # down to which tests compare everything with high precision
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,10 @@ class WeibullSeed(Seed):
 
     g' falls through zero once: g' = 0 says e^v - (t scale/shape) e^(v/shape) = 1, whose left side starts at 0 and
     rises, or first falls and then rises. So the integrand has one peak, wherever t moves it; the nodes lie around
-    it, out to where e^g has fallen by e^-42, and the trapezoidal rule converges geometrically.
+    it, out to where e^g has fallen by e^-42 on the left, and u^2 e^g, which K'' averages, on the right. The trapezoidal
+    rule converges geometrically.
+
+    Shapes below 0.2 are refused: the smaller the shape, the more scales the law of u has.
     """
 
     shape: float
@@ -37,6 +41,8 @@ class WeibullSeed(Seed):
 
     def __post_init__(self) -> None:
         validate.positive(shape=self.shape, scale=self.scale)
+        if self.shape < _SMALLEST_SHAPE:
+            raise validate.InvalidArgument("shape", self.shape, f"at least {_SMALLEST_SHAPE}")
         validate.native(self)
 
     def cumulants(self, t: ArrayLike) -> tuple[Array, Array, Array]:
@@ -94,21 +100,29 @@ class WeibullSeed(Seed):
             return v - np.exp(np.minimum(v, _BEYOND)) + t * np.exp(np.minimum(v / self.shape, _BEYOND))
 
     def _reach(self, t: Array) -> tuple[Array, Array]:
-        """Where e^g has fallen far enough on either side of its peak; NaN where it is beyond the doubles."""
+        """Where e^g on the left of its peak, and u^2 e^g on the right, have fallen far enough; NaN beyond the doubles.
+
+        u^2 e^g has its own peak further right. What is e^-42 of its value at the peak of e^g is no more of its highest.
+        """
         peak = self._peak(t)
         height = self._exponent(peak, t)
         sharpness = np.exp(peak) + np.abs(t) / self.shape**2 * np.exp(peak / self.shape)
+
+        def is_high(side: float, way: Array) -> NDArray[np.bool_]:
+            weight = 2 * way / self.shape if side > 0 else 0.0  # log of u^2
+            return np.asarray(self._exponent(peak + side * way, t) + weight > height - _DROP)
+
         ends = []
         for side in (-1.0, 1.0):
             inside, outside = np.zeros_like(t), 1 / np.sqrt(sharpness)
             for _ in range(200):
-                high = self._exponent(peak + side * outside, t) > height - _DROP
+                high = is_high(side, outside)
                 if not np.any(high):
                     break
                 inside, outside = np.where(high, outside, inside), np.where(high, 2 * outside, outside)
             for _ in range(6):
                 middle = (inside + outside) / 2
-                high = self._exponent(peak + side * middle, t) > height - _DROP
+                high = is_high(side, middle)
                 inside, outside = np.where(high, middle, inside), np.where(high, outside, middle)
             ends.append(peak + side * outside)
         return ends[0], ends[1]

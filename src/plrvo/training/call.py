@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import secrets
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from plrvo.training.structure import map_tensors, tensors_in
+
+__all__ = ["Call", "Inputs", "tensors_in", "without_rows"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,7 @@ class Call:
     kwargs: Mapping[str, Any]
     rows: int
     dimension: int = 0
+    shared: frozenset[int] = frozenset()  # which of its `tensors()` have no rows, whatever their size
 
     def picked(self, rows: Sequence[int]) -> Call:
         """With some rows only."""
@@ -49,6 +55,10 @@ class Call:
         """With one row in the place of all others."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
 
+    def blank(self) -> Call:
+        """With zeros in all rows."""
+        return self._mapped(torch.zeros_like, self.rows)
+
     def single(self, row: int) -> Call:
         """With one row only."""
         return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
@@ -77,19 +87,61 @@ class Call:
             return t
 
         args, kwargs = map_tensors((self.args, dict(self.kwargs)), cut)
-        return Call(args, kwargs, self.rows, self.dimension)
+        return Call(args, kwargs, self.rows, self.dimension, self.shared)
+
+    def has_rows(self, t: Tensor) -> bool:
+        """Whether a tensor is as large as the batch."""
+        return t.ndim > self.dimension and t.shape[self.dimension] == self.rows
 
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, dict(self.kwargs)))
 
     def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
+        numbers = iter(range(len(self.tensors())))
+
         def change_rows(t: Tensor) -> Tensor:
-            if t.ndim <= self.dimension or t.shape[self.dimension] != self.rows:
+            if next(numbers) in self.shared or not self.has_rows(t):
                 return t
             return change(t.detach()).requires_grad_(t.requires_grad)  # a leaf, as passes go back more than once
 
         args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
-        return Call(args, kwargs, rows, self.dimension)
+        return Call(args, kwargs, rows, self.dimension, self.shared)
+
+
+class Inputs:
+    """Which inputs are the same for all examples, though as large as the batch: what earlier passes show of them.
+
+    A mask (T, T) is one, or (K, d) prototypes. They are known by a size that did not follow the batch's, or by being
+    the very tensor that came in the last pass. In a first batch that is as large by chance, nothing shows it.
+    """
+
+    def __init__(self) -> None:
+        self._without_rows: set[int] = set()
+        self._last: list[tuple[weakref.ref[Tensor], int]] = []
+
+    def __reduce__(self) -> Any:
+        return Inputs, ()
+
+    def note(self, call: Call) -> None:
+        """A pass that has begun."""
+        tensors = call.tensors()
+        if len(tensors) != len(self._last):
+            self._without_rows = set()
+        self._without_rows |= {number for number, t in enumerate(tensors) if not call.has_rows(t)}
+        self._last = [(weakref.ref(t), t._version) for t in tensors]
+
+    def shared(self, call: Call) -> frozenset[int]:
+        """Those of a call, by number; the first tensor with rows is the batch."""
+        tensors = call.tensors()
+        if len(tensors) != len(self._last):
+            return frozenset()
+        with_rows = [number for number, t in enumerate(tensors) if call.has_rows(t)]
+        return frozenset(
+            number
+            for number in with_rows[1:]
+            if number in self._without_rows
+            or (self._last[number][0]() is tensors[number] and self._last[number][1] == tensors[number]._version)
+        )
 
 
 def without_rows(output: Any, dimension: int) -> Any:
@@ -97,32 +149,3 @@ def without_rows(output: Any, dimension: int) -> Any:
     return map_tensors(
         output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t
     )
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """All tensors in containers of any depth."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        return [t for item in value.values() for t in tensors_in(item)]
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in tensors_in(item)]
-    return []
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same containers, with every tensor changed."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        mapped = {key: map_tensors(item, change) for key, item in value.items()}
-        try:
-            made: Any = type(value)
-            return mapped if made is dict else made(mapped)
-        except TypeError:
-            return mapped if not hasattr(value, "to_tuple") else type(value)(**mapped)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, change) for item in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map_tensors(item, change) for item in value)
-    return value

@@ -7,6 +7,7 @@ account of those that were taken.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -99,7 +100,7 @@ def check_streams(tensors: dict[str, torch.Tensor], remaining: int, sampler: Any
 
 
 def check_optimizer(state: Any, optimizer: Any) -> None:
-    """Groups with the settings of this optimizer, and for each parameter numbers of its shape."""
+    """Groups with the settings of this optimizer, and for each parameter numbers that a step can be taken with."""
     own = optimizer.state_dict()
     if not isinstance(state, dict) or state.keys() != own.keys():
         raise Contradiction("its optimizer is another one")
@@ -110,13 +111,31 @@ def check_optimizer(state: Any, optimizer: Any) -> None:
         for name, value in group.items():
             if not _alike(saved[name], value):
                 raise Contradiction(f"its optimizer has {name} {shortened(saved[name])}")
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    parameters = sum(len(group["params"]) for group in optimizer.param_groups)
     for index, kept in state["state"].items():
-        if not is_count(index) or index >= len(parameters):
+        if not is_count(index) or index >= parameters:
             raise Contradiction(f"its optimizer has a parameter {shortened(index)}")
-        for name, value in kept.items():
-            if isinstance(value, torch.Tensor) and value.numel() != 1 and value.shape != parameters[index].shape:
-                raise Contradiction(f"its optimizer keeps {name} of shape {tuple(value.shape)} for parameter {index}")
+        if not isinstance(kept, dict):
+            raise Contradiction(f"its optimizer keeps {shortened(kept)} for parameter {index}")
+    original = getattr(optimizer, "original_optimizer", optimizer)
+    if not _can_step(original, state) and _can_step(original, None):
+        raise Contradiction("its optimizer can take no step with what it keeps for its parameters")
+
+
+def _can_step(optimizer: torch.optim.Optimizer, state: Any) -> bool:
+    """Whether a copy takes a step with this state, of gradients that are zero: what it keeps is its own affair."""
+    try:
+        copied = copy.deepcopy(optimizer)
+        if state is not None:
+            copied.load_state_dict(state)
+        for group in copied.param_groups:
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p)
+        with torch.random.fork_rng():
+            copied.step()
+    except Exception:
+        return False
+    return True
 
 
 def _alike(saved: Any, own: Any) -> bool:

@@ -21,6 +21,7 @@ from plrvo.accounting.exact import on_grid
 from plrvo.noise import Keystream, Laplace, Noise
 from plrvo.records import derived
 from plrvo.training import accountant, checkpoint, given
+from plrvo.training.attention import with_masks
 from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.exact import check_exact
@@ -30,8 +31,7 @@ from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.loss_form import by_example
 from plrvo.training.optimizer import optimizer_class
 from plrvo.training.randomness import generator_for, same_in_all_processes
-from plrvo.training.sampler import CollateEmpty, PoissonSampler
-from plrvo.training.sampler import first_examples as _first
+from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples
 from plrvo.training.unwrap import trained_parameters
 from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, rate
@@ -135,8 +135,10 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 seeded one makes a run repeatable, and not private against whoever knows the seed.
             sample_generator: where batches come from; likewise.
             batch_first: whether the first dimension of a batch is the example.
-            public_loss_weights: whether the loss has factors that change between steps without looking at the data (a
-                schedule). By default such a loss is refused: the usual reason is a mean over tokens of the batch.
+            public_loss_weights: whether you answer for it that nothing which weighs examples in the loss looks at the
+                data: factors that change between steps (a schedule), and weights in a loss that cannot be carried out
+                again (a backward function of its own). By default such losses are refused: the usual reason is a mean
+                over tokens, or weights of the classes, of the batch.
         """
         plan = self._require_plan()
         plan.check_clipping(clipping)
@@ -157,7 +159,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             grad_sample_mode = check_exact(distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
-        self.seeded = _is_known(noise_source) or _is_known(sample_source)
+        self.seeded |= _is_known(noise_source) or _is_known(sample_source)
         dimension = self._checked_dimension(module, optimizer)
         self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, plan.clipping, batch_first)
         size = self._size_of(data_loader)
@@ -225,6 +227,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         plan = Plan.fitted(shape, work, target_delta, target_epsilon, clipping=clipping)
         self.plan = on_grid(plan, self._grid) if self._exact else plan
         return self.make_private(module=module, **kwargs)
+
+    @classmethod
+    def get_compatible_module(cls, module: nn.Module) -> nn.Module:
+        """With group normalisation, and attention made of linear layers, in the place of layers that are refused."""
+        return with_masks(super().get_compatible_module(module))
 
     def epsilon(self, delta: float) -> Epsilon:
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
@@ -298,7 +305,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
             )
         self.workers = loader.num_workers
-        plan, lengths = self._require_plan(), getattr(loader.dataset, "lengths", None)
+        plan, lengths = self._require_plan(), lengths_of(loader.dataset, size)
         if plan.correlation:
             self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
         else:
@@ -317,7 +324,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         # Collated once here, so that an empty batch has the form of a full one from the first step on.
         fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
         one = loader.collate_fn(fetch([0]))
-        collate = CollateEmpty(loader.collate_fn, _first(one, 0, dimension=0 if batch_first else 1))
+        collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
         if not self.workers:
             return DataLoader(
                 loader.dataset,

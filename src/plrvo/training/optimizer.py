@@ -24,7 +24,7 @@ from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 from plrvo.accounting import Clipping
 from plrvo.noise import Noise
 from plrvo.training.accountant import CertifiedAccountant
-from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, clips_of
+from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, check_clip, shares_of
 from plrvo.training.draws import Draws
 from plrvo.training.exact import ExactMixin
 from plrvo.training.loss_form import NotASum
@@ -68,7 +68,8 @@ class NoiseMixin(_Base):
     ) -> None:
         super().__init__(optimizer, noise_multiplier=0.0, max_grad_norm=clip, generator=generator, **kwargs)
         self.noise, self.dimension, self.clipping = noise, dimension, clipping
-        self.clips = clips_of(clipping, clip, len(self.params))
+        check_clip(clip)
+        self.clips = shares_of(clip, self.params) if clipping == "per_layer" else {}
         self.accountant, self.sample_rate, self.most_steps = accountant, sample_rate, most_steps
         self.draws, self.watch = draws, watch
         self.postprocess = postprocess
@@ -136,6 +137,7 @@ class NoiseMixin(_Base):
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         super().zero_grad(set_to_none)
+        self.watch.forget_gradients()
         if not self._is_last_step_skipped:
             self.draws.forget_part()
 
@@ -176,6 +178,12 @@ class NoiseMixin(_Base):
         self.draws.part(rows, last=last)
         if rows and not self.watch.seen_loss:
             raise NotASum("a step whose loss was not seen: expected loss.backward() before optimizer.step()")
+        if self.watch.learned_before:
+            raise NotASum(
+                "a step whose gradients went on to parameters in front of the module (an encoder, a prompt), which "
+                "would learn without noise: expected inputs that nothing is learned from; make them part of the "
+                "module, or detach() its inputs"
+            )
         self.watch.new_step()
 
     def _forget(self) -> None:

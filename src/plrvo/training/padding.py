@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, tensors_in
+from plrvo.training.call import Call
 from plrvo.training.probe import passes_in_eval
+from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches after the first change of a length

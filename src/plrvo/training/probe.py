@@ -7,7 +7,8 @@ random), with every generator in the same state for both passes of a comparison,
 - *apart*: the other rows are replaced by copies of one, and by themselves times 10,000, over 10,000, and not numbers
   (integers stay); that row's outputs must stay as they were, in every layer (a head that starts at zero hides what is
   before it), and so must what the module keeps (`state`);
-- *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row.
+- *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row; and they must
+  scale with the row's own loss exactly, and not with the others' (a hook on gradients may look at all of them).
 
 A module that draws random numbers is compared under 16 seeds, which are secret and new in every try: a branch that it
 takes with probability p is missed by one try with probability (1 - p)^16 at most, if it mixes all rows (1.5e-5 for a
@@ -22,38 +23,71 @@ import math
 import secrets
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, tensors_in
+from plrvo.training.call import Call
+from plrvo.training.layout import Layout, layout_of
 from plrvo.training.state import State, refuse_dependent
+from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
 _FEW = 4  # for every seed but the first
 _SEEDS = 16
 _EXTREMES = (1e4, 1e-4, math.nan)
+_FACTOR = 2.0**13  # so that products are exact
 _APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
 _CLOSE = 1e-3  # relative, for gradients by two ways: rounding is far below, and a wrong rule far above
 _CLOSE_HALF = 5e-2  # where activations have eight bits
 
-# From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
-PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
 Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
-Layout = tuple[int, int]  # the dimension of the rows, and how many positions of each lie in it
+_ITSELF = "forward itself"
 
 
-def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> set[int]:
-    """Raise unless the module keeps examples apart and `per_example` gives their gradients.
+@dataclass(frozen=True)
+class PerExample:
+    """What the wrapper computes, and what it knows of its inputs."""
 
-    Returns which of the numbers that it computes by itself are no sums over examples.
-    """
+    # From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
+    gradients: Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
+    shared: Callable[[Call], frozenset[int]]
+
+    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+        return self.gradients(score, rows)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a try has found of the tensors that the module gives, by their places among them."""
+
+    layouts: dict[int, Layout] = field(default_factory=dict)
+    not_sums: set[int] = field(default_factory=set)  # numbers that are no sums over examples
+    learns: bool = False  # whether there is something to learn from
+
+
+def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> Tried:
+    """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
     # A NaN equals nothing, itself included: such rows tell nothing about the module.
-    call = call.finite()
+    finite = call.finite()
+    try:
+        return _probe(module, finite, per_example, reduction)
+    except Exception:
+        # An input without rows may be as large as the batch by chance. That it has none, earlier passes have shown.
+        shared = per_example.shared(call)
+        if not shared:
+            raise
+        with suppress(Exception):
+            return _probe(module, replace(finite, shared=shared), per_example, reduction)
+        raise
+
+
+def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> Tried:
     state = State(module)
     try:
         with warnings.catch_warnings():
@@ -71,8 +105,9 @@ def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str
                 state.reseed()
                 _compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
             state.check_parameters()
-            _compare_gradients(module, few, per_example, state)
-            return _not_sums(module, few, reduction, state)
+            own = {place: found[0] for (name, _, place), found in layouts.items() if name == _ITSELF}
+            learns = _compare_gradients(module, few, per_example, state, own)
+            return Tried(own, _not_sums(module, few, reduction, state), learns)
     finally:
         state.restore()
 
@@ -111,7 +146,7 @@ class _Pass:
         hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
         try:
             with state.fresh(), torch.no_grad():
-                self._keep("forward itself", calls, module(*call.args, **call.kwargs))
+                self._keep(_ITSELF, calls, module(*call.args, **call.kwargs))
                 self.state = state.now()
         finally:
             for hook in hooks:
@@ -124,7 +159,7 @@ class _Pass:
         calls[name] += 1
 
 
-def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, Layout]:
+def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, list[Layout]]:
     """Raise where a row's outputs change with the others; the layouts that were found."""
     first = _Pass(module, call, state)
     drew = state.drew
@@ -147,7 +182,7 @@ def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, Layou
             continue
         _compare(module, first, other, row, layouts)
     state.drew = drew
-    scalars = any(use[0] == "forward itself" and t.ndim == 0 for use, t in first.outputs.items())
+    scalars = any(use[0] == _ITSELF and t.ndim == 0 for use, t in first.outputs.items())
     if not layouts and not scalars:
         raise InvalidArgument(
             "module", type(module).__name__, "outputs, or layers, with a row for each example, so that it can be tried "
@@ -156,7 +191,7 @@ def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, Layou
     return layouts
 
 
-def _compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, Layout]) -> None:
+def _compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:
     """What `_check_apart` compares, for one row; layers that no earlier pass has called get a layout first."""
     first = _Pass(module, call, state)
     if not first.outputs.keys() <= layouts.keys():
@@ -165,14 +200,14 @@ def _compare_under_seed(module: nn.Module, call: Call, state: State, layouts: di
     _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
 
 
-def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[Use, Layout]:
+def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[Use, list[Layout]]:
     """Where the rows are in each output: in the dimension that grows with them."""
     try:
         more = _Pass(module, call.one_more(), state).outputs
     except Exception:  # it takes so many rows only: what has as many in their dimension
         where = call.dimension
-        return {u: (where, 1) for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
-    found: dict[Use, Layout] = {}
+        return {u: [Layout(where)] for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
+    found: dict[Use, list[Layout]] = {}
     for use, t in first.outputs.items():
         shape = more[use].shape if use in more else ()
         if len(shape) != t.ndim:
@@ -180,59 +215,65 @@ def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[
         grown = [d for d in range(t.ndim) if t.shape[d] and shape[d] * call.rows == t.shape[d] * (call.rows + 1)]
         if grown:
             where = call.dimension if call.dimension in grown else grown[0]
-            found[use] = where, t.shape[where] // call.rows
+            # Where positions lie beside the rows, they may vary faster or slower than those: comparisons will tell.
+            found[use] = [Layout(where), Layout(where, rows_first=False)][: 1 if t.shape[where] == call.rows else 2]
     return found
 
 
-def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: dict[Use, Layout]) -> None:
-    for name, held in first.state.items():
-        now = other.state.get(name, [])
-        if len(held) != len(now) or not all(_all_close(a, b) for a, b in zip(held, now, strict=True)):
-            refuse_dependent(module, name)
+def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: dict[Use, list[Layout]]) -> None:
+    if first.state.differing(other.state):
+        refuse_dependent(module, min(first.state.differing(other.state)))
     for use, one in first.outputs.items():
         two = other.outputs.get(use)
         if use not in layouts or two is None or one.shape != two.shape:
             continue
-        ways = zip(*(_of_row(t, row, first.rows, layouts[use]) for t in (one, two)), strict=True)
-        if not any(_all_close(a, b) for a, b in ways):
+        layouts[use] = [
+            layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
+        ]
+        if not layouts[use]:
             raise InvalidArgument(
                 "module",
                 type(module).__name__,
                 f"outputs of an example that do not change with other examples; {use[0]} mixes them "
-                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation)",
+                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples "
+                "share and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first "
+                "dimension of one: mask[None])",
             )
 
 
-def _of_row(t: Tensor, row: int, rows: int, layout: Layout) -> list[Tensor]:
-    """The entries of a row; where positions lie beside the rows, they may vary faster or slower than those."""
-    where, positions = layout
-    t = t.movedim(where, 0)
-    if positions == 1:
-        return [t[row]]
-    return [t.reshape(rows, positions, -1)[row], t.reshape(positions, rows, -1)[:, row]]
-
-
-def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, state: State) -> None:
+def _compare_gradients(
+    module: nn.Module, call: Call, per_example: PerExample, state: State, layouts: dict[int, Layout]
+) -> bool:
+    """Whether there are any to compare; raises where they are not those of each row."""
     parameters = [p for p in module.parameters() if p.requires_grad]
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator()
 
-    def scores(tried: Call) -> list[Tensor]:
-        """One number for each row: its outputs, weighed at random."""
+    def scores(tried: Call) -> Tensor | None:
+        """One number for each row, its outputs weighed at random; one for all where the module gives numbers only."""
         generator.manual_seed(1)
-        outputs = [o for o in _rows_of(module(*tried.args, **tried.kwargs), tried) if o.requires_grad]
-        weights = [torch.randn(o.select(tried.dimension, 0).shape, generator=generator).to(o) for o in outputs]
-        return [
-            sum(
-                ((o.select(tried.dimension, i) * w).sum() for o, w in zip(outputs, weights, strict=True)),
-                torch.zeros(()),
-            )
-            for i in range(tried.rows)
-        ]
+        learned = [(i, t) for i, t in enumerate(tensors_in(module(*tried.args, **tried.kwargs))) if t.requires_grad]
+        found = []
+        for i, t in learned:
+            layout = layout_of(t, layouts.get(i), tried.rows, tried.dimension)
+            if layout is not None:
+                rows = layout.by_row(t, tried.rows)
+                found.append((rows * torch.randn(rows.shape[1], generator=generator).to(rows)).sum(dim=1).float())
+        if learned and not found:
+            found = [t.float().reshape(1) for _, t in learned if t.ndim == 0]
+            if not found:
+                raise InvalidArgument(
+                    "module", type(module).__name__, "an output with a row for each example, to learn from"
+                )
+        return torch.stack(found).sum(dim=0) if found else None
+
+    def recorded(tried: Call, weights: Any = 1.0) -> dict[nn.Parameter, Tensor]:
+        with state.fresh(), torch.enable_grad():
+            return per_example(lambda: (_known(scores(tried)) * weights).sum(), tried.rows)
 
     with state.fresh(), torch.enable_grad():
         alone = scores(call)
-        if not alone or alone[0].grad_fn is None:
-            return
+        if alone is None:
+            return False
         try:
             expected: list[Any] = [
                 torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone
@@ -245,29 +286,61 @@ def _compare_gradients(module: nn.Module, call: Call, per_example: PerExample, s
                 f"({' '.join(str(error).split())[:200]})",
             ) from None
     if call.rows > 1:
-        more = call.one_more()  # so that what is looked up once for all rows is told from what is looked up for each
-        with state.fresh(), torch.enable_grad(), suppress(Exception):
-            per_example(lambda: torch.stack(scores(more)).sum(), more.rows)
-    with state.fresh(), torch.enable_grad():
-        found = per_example(lambda: torch.stack(scores(call)).sum(), call.rows)
-    close = _closeness(module)
-    names = {p: name for name, p in module.named_parameters()}
-    for row, gradients in enumerate(expected):
-        norms = [0.0 if g is None else float(g.double().norm()) for g in gradients]
-        whole = sum(n * n for n in norms) ** 0.5
-        for p, g, norm in zip(parameters, gradients, norms, strict=True):
-            ours = found.get(p)
-            mine = torch.zeros_like(p) if ours is None or len(ours) != call.rows else ours[row]
-            difference = float((mine.double() - (0 if g is None else g.double())).norm())
-            if difference > close * (norm + 0.1 * whole):
+        # So that what is looked up once for all rows is told from what is looked up for each.
+        with suppress(Exception):
+            recorded(call.one_more())
+    found = recorded(call)
+    of_rows = [None] if len(expected) < call.rows else list(range(call.rows))
+    for row, gradients in zip(of_rows, expected, strict=True):
+        name, apart = _furthest(module, gradients, _of_row(found, parameters, row))
+        if name:
+            raise InvalidArgument(
+                "module",
+                type(module).__name__,
+                f"layers whose gradients can be computed by example; that of {name} is off by {apart:.1%} of the "
+                "example's gradient. Its layer may be overridden, checkpointed (use_reentrant=False), or used outside "
+                "of its own call, or examples are not in the same order everywhere; freeze it, or try another "
+                "grad_sample_mode",
+            )
+    if call.rows > 1:
+        row = secrets.randbelow(call.rows)
+        for own, others in ((1.0, _FACTOR), (1.0, 1 / _FACTOR), (_FACTOR, _FACTOR), (1 / _FACTOR, 1 / _FACTOR)):
+            weights = torch.full_like(alone.detach(), others)
+            weights[row % len(weights)] = own
+            scaled = [None if g is None else g * own for g in _of_row(found, parameters, row)]
+            name, apart = _furthest(module, scaled, _of_row(recorded(call, weights), parameters, row))
+            if name:
                 raise InvalidArgument(
                     "module",
                     type(module).__name__,
-                    f"layers whose gradients can be computed by example; that of {names[p]} is off by "
-                    f"{difference / max(whole, 1e-30):.1%} of the example's gradient. Its layer may be overridden, "
-                    "checkpointed (use_reentrant=False), or used outside of its own call, or examples are not in the "
-                    "same order everywhere; freeze it, or try another grad_sample_mode",
+                    f"gradients that are computed by row, and linearly; that of {name} changes by {apart:.1%} with the "
+                    "size of the gradients that go into the module (a hook that clips, normalises or averages them?)",
                 )
+    return True
+
+
+def _known(score: Tensor | None) -> Tensor:
+    return torch.zeros(1) if score is None else score
+
+
+def _of_row(gradients: dict[nn.Parameter, Tensor], parameters: list[nn.Parameter], row: int | None) -> list[Any]:
+    """Of one row; of all together where there is none."""
+    found = [gradients.get(p) for p in parameters]
+    return [None if g is None else g.sum(dim=0) if row is None else g[row] for g in found]
+
+
+def _furthest(module: nn.Module, expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, float]:
+    """The name of a parameter whose gradients are apart, and how far, relative to the example's gradient."""
+    close = _closeness(module)
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    norms = [0.0 if g is None else float(g.double().norm()) for g in expected]
+    whole = sum(n * n for n in norms) ** 0.5
+    for (name, p), a, b, norm in zip(named, expected, found, norms, strict=True):
+        one, other = (torch.zeros_like(p) if g is None else g for g in (a, b))
+        difference = float((one.double() - other.double()).norm())
+        if difference > close * (norm + 0.1 * whole):
+            return name, difference / max(whole, 1e-30)
+    return "", 0.0
 
 
 def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> set[int]:
@@ -277,12 +350,12 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
     makes must be the same beside other rows. And in eval(), where one row can stand alone, the rows must add up.
     """
 
-    def numbers(tried: Call, *, training: bool) -> list[float]:
+    def numbers(tried: Call, *, training: bool) -> dict[int, float]:
         with state.fresh(), torch.enable_grad():
             if not training:
                 module.eval()
             found = tensors_in(module(*tried.args, **tried.kwargs))
-        return [float(t) for t in found if t.ndim == 0 and t.requires_grad]
+        return {place: float(t) for place, t in enumerate(found) if t.ndim == 0 and t.requires_grad}
 
     if call.rows < 2:
         return set()
@@ -297,13 +370,14 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
         beside = [i if i == row else row for i in order]
         both = [other if i == row else row for i in order]
         values = [numbers(call.picked(rows), training=True) for rows in (order, changed, beside, both)]
-        for place, (a, b, c, d) in enumerate(zip(*values, strict=False)):
+        for place in together:
+            a, b, c, d = (v.get(place, math.nan) for v in values)
             if not abs(a - b - c + d) <= close * max(map(abs, (a, b, c, d))) + 1e-6:
                 wrong.add(place)
     whole = numbers(call, training=False)
     alone = [numbers(call.single(row), training=False) for row in range(call.rows)]
-    for place, value in enumerate(whole):
-        total = sum(single[place] for single in alone if place < len(single))
+    for place, value in whole.items():
+        total = sum(single.get(place, math.nan) for single in alone)
         expected = total / call.rows if reduction == "mean" else total
         if not abs(value - expected) <= close * abs(expected) + 1e-6:
             wrong.add(place)
@@ -316,15 +390,6 @@ def _closeness(module: nn.Module) -> float:
     singles = all(p.dtype in (torch.float32, torch.float64) for p in parameters)
     halves = not singles or (bool(parameters) and torch.is_autocast_enabled(parameters[0].device.type))
     return _CLOSE_HALF if halves else _CLOSE
-
-
-def _rows_of(output: Any, call: Call) -> list[Tensor]:
-    """The floating-point tensors among a module's outputs that have a row for each example."""
-    return [
-        t
-        for t in tensors_in(output)
-        if t.is_floating_point() and t.ndim > call.dimension and t.shape[call.dimension] == call.rows
-    ]
 
 
 def _all_close(a: Tensor, b: Tensor) -> bool:

@@ -72,7 +72,7 @@ def make_receipt(
         **claims.claims(plan, engine.sampler),
         "postprocess": optimizer.postprocess,
         "arithmetic": derived.arithmetic(plan.noise),
-        "run": {**run, **_facts(engine, optimizer), "seeded": is_seeded(run)},
+        "run": {**run, **_facts(engine, optimizer), "seeded": engine.seeded or is_seeded(run)},
         "metrics": metrics,
         "weights": {
             "file": weights.name,

@@ -7,8 +7,9 @@ the row that stayed changes, the loss has looked at the others: at their outputs
 examples, a statistic of the batch, detached or not) or at their targets (weights of the classes in the batch, tokens
 that are not padding).
 
-What Python decided in between (an `if`, a number that was taken out by `.item()`) stays as it was, and what was
-computed before the module was called is not seen.
+Every pass is recorded, so that a loss of a new form is tried when it first comes. What Python decided in between (an
+`if`, a number that was taken out by `.item()`) stays as it was, and what was computed before the module was called is
+not seen.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,11 @@ from torch import Tensor
 from torch.utils import _python_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
-_MOST, _MOST_BYTES = 20_000, 1 << 30  # operations, and what they gave: losses are small
+from plrvo.training.layout import Layout
+
+_MOST = 100_000  # operations
+_MOST_BYTES = 1 << 30  # that they have made, or so many times what the module gave: losses are small
+_MOST_TIMES = 16
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
@@ -69,33 +74,55 @@ class Recording(_Mode):
     def __init__(self) -> None:
         super().__init__()
         self.operations: list[_Operation] = []
-        self._is_running = self._is_full = False
-        self._bytes = 0
+        self._is_running = self.is_full = False
+        self._bytes, self._most_bytes = 0, _MOST_BYTES
         self._thread = threading.get_ident()  # modes are of a thread; passes back may have threads of their own
 
-    def resume(self) -> None:
-        if not self._is_running and not self._is_full and self._thread == threading.get_ident():
+    def resume(self, of: Sequence[Tensor] = ()) -> None:
+        """Go on, after a pass that gave such outputs."""
+        self._most_bytes = max(self._most_bytes, _MOST_TIMES * sum(t.nbytes for t in of))
+        if not self._is_running and not self.is_full and self._thread == threading.get_ident():
             self._is_running = True
             _running.append(self)
-            self.__enter__()
+            with _lifted(_modes()):  # under those of others, who will leave theirs from the top
+                self.__enter__()
 
     def pause(self) -> None:
         if self._is_running and self._thread == threading.get_ident():
             self._is_running = False
             _running.remove(self)
-            with suppress(RuntimeError):  # a compiler may have cleared all modes in between
-                self.__exit__(None, None, None)
+            modes = _modes()
+            if any(mode is self for mode in modes):  # a compiler may have cleared all modes in between
+                with _lifted(modes[[mode is self for mode in modes].index(True) + 1 :]):
+                    self.__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._is_full:
+        if self.is_full:
             return func(*args, **(kwargs or {}))
         operation, result = _Operation.carried_out(func, args, kwargs or {})
         self.operations.append(operation)
-        self._bytes += sum(t.nbytes for t in operation.results)
-        if len(self.operations) >= _MOST or self._bytes > _MOST_BYTES:  # no loss: nothing of it is kept
-            self._is_full = True
+        known = {_memory(t) for t in _tensors((args, kwargs))}
+        self._bytes += sum(t.nbytes for t in operation.results if _memory(t) not in known)
+        if len(self.operations) >= _MOST or self._bytes > self._most_bytes:  # no loss: nothing of it is kept
+            self.is_full = True
             self.operations.clear()
         return result
+
+
+def _modes() -> list[Any]:
+    return list(_python_dispatch._get_current_dispatch_mode_stack())
+
+
+@contextmanager
+def _lifted(modes: Sequence[Any]) -> Iterator[None]:
+    """Without the uppermost modes, which come back afterwards."""
+    for _ in modes:
+        _python_dispatch._pop_mode()
+    try:
+        yield
+    finally:
+        for mode in modes:
+            _python_dispatch._push_mode(mode)
 
 
 _running: list[Recording] = []  # torch keeps modes on one stack for all: so must whoever wants to leave them
@@ -108,6 +135,9 @@ def forget_recordings() -> None:
         recording.operations.clear()
 
 
+Laid = tuple[Tensor, Layout | None]  # with the place of its rows; None for a number
+
+
 @dataclass
 class Replay:
     """What is known of the losses of one run, from trial to trial."""
@@ -117,32 +147,33 @@ class Replay:
     def __post_init__(self) -> None:
         self._before: list[weakref.ref[Tensor]] = []  # what came up in the pass before
 
-    def looks_at_others(self, recording: Recording, loss: Tensor, outputs: Sequence[Tensor], rows: int) -> bool | None:
+    def looks_at_others(self, recording: Recording, loss: Tensor, outputs: Sequence[Laid], rows: int) -> bool | None:
         """Whether the gradient at one example's outputs changes with other examples; None if it is not certain yet.
 
         A tensor that is no output may have the size of a small batch by chance (weights of so many classes). Whether
         it is a constant shows in the next pass.
         """
-        steps, leaves = _needed(recording.operations, loss, outputs)
+        if recording.is_full:
+            raise CannotReplay("it has more operations, or larger ones, than can be kept")
+        tensors = [t for t, _ in outputs]
+        steps, leaves = _needed(recording.operations, loss, tensors)
         constants = {id(t) for reference in self._before if (t := reference()) is not None}
         first = not self._before
         self._before = [weakref.ref(t) for t in leaves]
         form = _Form(rows, self.dimension, outputs)
-        targets = [t for t in leaves if id(t) not in constants and form.places(t) is not None]
-        learned = [o for o in outputs if o.requires_grad]
-        true: list[Any] = list(torch.autograd.grad(loss, learned, retain_graph=True, allow_unused=True))
-        trial = _Trial(steps, loss, learned, form)
+        targets = [(t, layout) for t in leaves if id(t) not in constants and (layout := form.layout(t)) is not None]
+        trial = _Trial(steps, loss, outputs, rows)
         same = trial.gradients(None, None)
-        if not all(_close(a, b) for a, b in zip(same, true, strict=True)):
+        if not _are_true(same, loss, tensors):
             raise CannotReplay("its operations give another gradient when they are carried out again")
-        trials = _TRIALS if sum(o.numel() for o in learned) < _LARGE else 1
+        trials = _TRIALS if sum(t.numel() for t in tensors) < _LARGE else 1
         certain = True
         for _ in range(trials):
             row, other = _two_rows(rows)
             for source in (row, other):
                 if trial.differs(same, row, source, targets):
                     # Whole numbers by example are labels; floating-point ones may be constants.
-                    if trial.differs(same, row, source, [t for t in targets if not t.is_floating_point()]):
+                    if trial.differs(same, row, source, [t for t in targets if not t[0].is_floating_point()]):
                         return True
                     certain = False
         if certain:
@@ -150,26 +181,40 @@ class Replay:
         return None if first and rows <= _FEW else True
 
 
-class _Trial:
-    def __init__(
-        self,
-        steps: list[_Operation],
-        loss: Tensor,
-        outputs: list[Tensor],
-        form: _Form,
-    ) -> None:
-        self._steps, self._loss, self._outputs, self._form = steps, loss, outputs, form
+def form(recording: Recording, loss: Tensor) -> int:
+    """A number that changes when the loss is made of other operations, or a term of it comes to count."""
+    steps = _leading_to(recording.operations, loss)
+    return hash(frozenset((s.function, any(type(a) in (int, float) and a == 0 for a in s.args)) for s in steps))
 
-    def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Tensor]) -> bool:
+
+def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor]) -> bool:
+    """Whether autograd finds the same at the outputs, of which some may have been computed from others."""
+    true: list[Any] = list(torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True))
+    pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if g is not None]
+    if not pairs:
+        return not any(g is not None and bool(g.nan_to_num().any()) for g in true)
+    heads, at_heads = zip(*pairs, strict=True)
+    found: list[Any] = list(torch.autograd.grad(heads, outputs, at_heads, retain_graph=True, allow_unused=True))
+    return all(_close(a, b) for a, b in zip(found, true, strict=True))
+
+
+class _Trial:
+    def __init__(self, steps: list[_Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
+        self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
+
+    def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
         """Whether the gradient at `row` is another one where all others are copies of `source`."""
         found = self.gradients(row, source, targets)
-        return any(not _close(self._row(a, row), self._row(b, row), whole=a) for a, b in zip(same, found, strict=True))
+        return any(
+            not _close(self._row(a, layout, row), self._row(b, layout, row), whole=a)
+            for a, b, (_, layout) in zip(same, found, self._outputs, strict=True)
+        )
 
-    def gradients(self, row: int | None, source: int | None, targets: Sequence[Tensor] = ()) -> list[Any]:
+    def gradients(self, row: int | None, source: int | None, targets: Sequence[Laid] = ()) -> list[Any]:
         """At the outputs, with copies of the row `source` in the place of all rows but `row`."""
-        made = {id(o): self._changed(o.detach(), row, source).requires_grad_() for o in self._outputs}
-        leaves = [made[id(o)] for o in self._outputs]
-        made |= {id(t): self._changed(t.detach(), row, source) for t in targets if id(t) not in made}
+        made = {id(t): self._changed(t, layout, row, source).requires_grad_() for t, layout in self._outputs}
+        leaves = [made[id(t)] for t, _ in self._outputs]
+        made |= {id(t): self._changed(t, layout, row, source) for t, layout in targets if id(t) not in made}
         with torch.enable_grad(), _generators_kept(self._steps):
             for step in self._steps:
                 _carry_out(step, made)
@@ -178,20 +223,14 @@ class _Trial:
                 raise CannotReplay("its operations do not lead to it")
             return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
-    def _changed(self, values: Tensor, row: int | None, source: int | None) -> Tensor:
-        places, rows = self._form.places(values), self._form.rows
-        if row is None or source is None or places is None:
+    def _changed(self, values: Tensor, layout: Layout | None, row: int | None, source: int | None) -> Tensor:
+        values = values.detach()
+        if row is None or source is None or layout is None:
             return values.clone()
-        dimension, blocks = places
-        shaped = values.reshape(rows, blocks, *values.shape[1:]) if blocks > 1 else values
-        index = torch.full((rows,), source, device=values.device)
-        index[row] = row
-        return shaped.index_select(dimension, index).reshape(values.shape)
+        return layout.of(values, self._rows, [i if i == row else source for i in range(self._rows)])
 
-    def _row(self, gradient: Tensor | None, row: int) -> Tensor | None:
-        if gradient is None:
-            return None
-        return gradient.select(self._form.dimension if gradient.ndim > self._form.dimension else 0, row)
+    def _row(self, gradient: Tensor | None, layout: Layout | None, row: int) -> Tensor | None:
+        return gradient if gradient is None or layout is None else layout.of(gradient, self._rows, [row])
 
 
 def _carry_out(step: _Operation, made: dict[int, Tensor]) -> None:
@@ -209,19 +248,22 @@ def _carry_out(step: _Operation, made: dict[int, Tensor]) -> None:
         made[id(before)] = after
 
 
-def _needed(
-    operations: Sequence[_Operation], loss: Tensor, outputs: Sequence[Tensor]
-) -> tuple[list[_Operation], list[Tensor]]:
-    """The operations that lead to the loss, and the tensors that they start from beside the outputs.
-
-    Told by memory rather than by name, since a tensor may be written to through another.
-    """
+def _leading_to(operations: Sequence[_Operation], loss: Tensor) -> list[_Operation]:
+    """The operations that lead to the loss: told by memory, since a tensor may be written to through another."""
     wanted, steps = {_memory(loss)}, []
     for operation in reversed(operations):
         if any(_memory(t) in wanted for t in (*operation.results, *_written(operation))):
             steps.append(operation)
             wanted |= {_memory(t) for t in _tensors((operation.args, operation.kwargs))}
     steps.reverse()
+    return steps
+
+
+def _needed(
+    operations: Sequence[_Operation], loss: Tensor, outputs: Sequence[Tensor]
+) -> tuple[list[_Operation], list[Tensor]]:
+    """The operations that lead to the loss, and the tensors that they start from beside the outputs."""
+    steps = _leading_to(operations, loss)
     known = {id(o) for o in outputs}
     leaves: dict[int, Tensor] = {}
     counted: set[int] = set()  # how long parts are that follow one another: nobody's rows
@@ -251,22 +293,32 @@ def _written(operation: _Operation) -> list[Tensor]:
 class _Form:
     """In which tensors, and where, the examples of a batch have rows."""
 
-    def __init__(self, rows: int, dimension: int, outputs: Sequence[Tensor]) -> None:
-        self.rows, self.dimension = rows, dimension
-        inner = [(o.shape[1], o.shape[-1], o.numel() // rows) for o in outputs if o.ndim > 2]
-        self._positions = {n for first, last, all_ in inner for n in (first, all_ // last, all_ // first)} - {1}
+    def __init__(self, rows: int, dimension: int, outputs: Sequence[Laid]) -> None:
+        self._rows = rows
+        layouts = [layout for _, layout in outputs if layout is not None]
+        self._by_row = list(dict.fromkeys([Layout(dimension), Layout(0), *(Layout(o.dimension) for o in layouts)]))
+        # Labels of all positions in one row come in the order of the outputs, where that is known.
+        own = next((o for o in layouts if not o.rows_first or o.dimension > dimension), None)
+        self._flat = Layout(0, rows_first=own is None)
+        self._positions = {n for t, layout in outputs if layout is not None for n in _positions(t, layout, rows)} - {1}
 
-    def places(self, values: Tensor) -> tuple[int, int] | None:
-        """The dimension, and how many numbers of each example follow one another there."""
-        if values.ndim > self.dimension and values.shape[self.dimension] == self.rows:
-            return self.dimension, 1
-        if values.ndim and values.shape[0] == self.rows:
-            return 0, 1
-        # Labels of all positions in one row, as many as the outputs have: other sizes are not the batch's.
-        if self.dimension == 0 and values.ndim == 1 and not values.is_floating_point() and len(values):
-            blocks, rest = divmod(len(values), self.rows)
-            return (0, blocks) if rest == 0 and blocks in self._positions else None
+    def layout(self, values: Tensor) -> Layout | None:
+        for layout in self._by_row:
+            if values.ndim > layout.dimension and values.shape[layout.dimension] == self._rows:
+                return layout
+        # As many as the outputs have: other sizes are not the batch's.
+        if values.ndim == 1 and not values.is_floating_point() and len(values):
+            positions, rest = divmod(len(values), self._rows)
+            return self._flat if rest == 0 and positions in self._positions else None
         return None
+
+
+def _positions(output: Tensor, layout: Layout, rows: int) -> Iterator[int]:
+    """How many labels each row of an output may have."""
+    yield output.shape[layout.dimension] // rows
+    inner = [n for d, n in enumerate(output.shape) if d != layout.dimension]
+    if len(inner) > 1:
+        yield from (output.numel() // rows // n for n in inner if n)
 
 
 def _two_rows(rows: int) -> tuple[int, int]:

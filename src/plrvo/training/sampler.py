@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch.utils.data import Sampler
 
 from plrvo.noise import Keystream
 from plrvo.training.draws import Draws
+from plrvo.training.structure import map_leaves
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
 
@@ -118,14 +119,39 @@ class CollateEmpty:
         return self.collate(examples) if len(examples) else copy.deepcopy(self.empty)  # whoever gets it may change it
 
 
-def first_examples(batch: Any, count: int, dimension: int) -> Any:
-    """The first `count` examples of a collated batch, whatever containers it is made of."""
-    if isinstance(batch, torch.Tensor):
-        return batch.narrow(dimension if batch.ndim > dimension else 0, 0, count).clone()
-    if isinstance(batch, Mapping):
-        return {key: first_examples(value, count, dimension) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(first_examples(value, count, dimension) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(first_examples(value, count, dimension) for value in batch)
-    raise InvalidArgument("data_loader", type(batch).__name__, "batches made of tensors, lists and dicts")
+def no_examples(batch: Any, dimension: int) -> Any:
+    """A collated batch without its examples: the same containers of empty tensors, arrays and lists of texts.
+
+    What has no examples (a number, a text by itself, None) stays as it is.
+    """
+
+    def emptied(leaf: Any) -> Any:
+        if _are_texts(leaf):
+            return type(leaf)()
+        if isinstance(leaf, (torch.Tensor, np.ndarray)):
+            where = (slice(None),) * (dimension if leaf.ndim > dimension else 0)
+            return copy.deepcopy(leaf[*where, :0]) if leaf.ndim else leaf
+        if leaf is None or isinstance(leaf, (int, float, complex, str, bytes, np.generic)):
+            return leaf
+        raise InvalidArgument(
+            "data_loader", type(leaf).__name__, "batches of tensors, arrays, numbers and texts, in lists and dicts"
+        )
+
+    return map_leaves(batch, emptied, until=_are_texts)
+
+
+def _are_texts(value: Any) -> bool:
+    """Whether it has a text for each example, such as a file name."""
+    return type(value) in (list, tuple) and len(value) > 0 and all(isinstance(text, (str, bytes)) for text in value)
+
+
+def lengths_of(dataset: Any, size: int) -> torch.Tensor | None:
+    """The `lengths` of a data set, one for each example; a method of that name is something else."""
+    lengths = getattr(dataset, "lengths", None)
+    if lengths is None or callable(lengths):
+        return None
+    try:
+        found = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidArgument("lengths", type(lengths).__name__, f"{size} numbers, one for each example") from None
+    return found.cpu()

@@ -1,15 +1,17 @@
-"""What a module keeps from one pass to the next: parameters, buffers, and numbers in attributes of its own.
+"""What a module keeps from one pass to the next: parameters, buffers, and whatever its attributes lead to.
 
 All of it is copied and written with the module, and only parameters that train get noise. So nothing of it may depend
 on examples. Parameters are the optimizer's alone: a pass that changes one is refused. Buffers and attributes may change
-in a pass (counters, tables for a length), but not with the examples: the probe compares what two passes leave behind.
+in a pass (counters, tables for a length), but not with the examples: passes with other rows of the same sizes must
+leave the same behind. That is tried from every state that a pass has left (`Unchanged`), not once and for all.
 """
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,21 +19,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.call import Call
+from plrvo.training.kept import SMALL, Contents, Digest
 from plrvo.validate import InvalidArgument
 
-_OF_TORCH = vars(nn.Module()).keys()
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _VALUES_EVERY = 16  # one in so many passes is looked at by value: writes to `.data` leave no other trace
-_SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
+_FEW = 4  # rows that are tried where the state is another one
 
 
 class State:
-    """Buffers, attributes, modes and generators of a module, to start every pass from."""
+    """What a module keeps, modes and generators, to start every pass from."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
-        self._attributes = [(m, key, value, _copied(value)) for m, key, _, value in _attributes(module)]
+        self._contents = Contents(module)
         self._parameters = _sums(dict(module.named_parameters()))
         self._modes = [(m, m.training) for m in module.modules()]
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -62,9 +64,9 @@ class State:
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002
 
-    def now(self) -> dict[str, list[Tensor]]:
-        """Buffers and attributes, as they are at the moment."""
-        return {name: [t.detach().clone() for t in held] for name, held in _held(self._module).items()}
+    def now(self) -> Digest:
+        """What the module keeps, as it is at the moment."""
+        return Digest(self._module)
 
     def check_parameters(self) -> None:
         """Refuse a module whose passes have changed a parameter."""
@@ -75,57 +77,107 @@ class State:
 
     def restore(self) -> None:
         with torch.no_grad():
-            for name, b in self._module.named_buffers():
-                kept = self._buffers.get(name)
-                if kept is not None and kept.shape == b.shape:
-                    b.copy_(kept)
-            known = {(id(m), key) for m, key, _, _ in self._attributes}
-            for m, key, _, _ in list(_attributes(self._module)):
-                if (id(m), key) not in known:
-                    del vars(m)[key]  # the pass has made it, and will make it again
-            for m, key, value, kept in self._attributes:
-                vars(m)[key] = _put_back(value, kept)
+            self._contents.put_back()
         for m, training in self._modes:
             m.training = training
 
 
 class Unchanged:
-    """Sees to it that training passes change nothing but what the first one, which was tried out, has changed."""
+    """Sees to it that training passes change only what passes with other examples change in the same way.
+
+    A pass begins only in a state in which a few rows were tried: whenever the last one has left another state (or the
+    caller has), rows are tried once more. What changes in a pass and did not in the try is refused.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._may_change: set[str] | None = None
-        self._before: dict[str, Any] = {}
+        self._may_change: set[str] | None = set()
+        self._tried: Digest | None = None
+        self._largest: list[list[int]] = []
 
     def __reduce__(self) -> Any:
         return Unchanged, (nn.Module(),)
 
-    def begin(self) -> None:
-        self._by_value = self._may_change is None or secrets.randbelow(_VALUES_EVERY) == 0
-        self._before = self._marks()
+    def begin(self, call: Call | None, on_try: Callable[[bool], None]) -> None:
+        """Of a pass without examples (None) nothing depends on them."""
+        self._by_value = self._tried is None or secrets.randbelow(_VALUES_EVERY) == 0
+        if call is None:
+            self._may_change = None
+            self._tried = None
+        else:
+            larger = self._is_larger(call)  # than all before: tables grow with it
+            if (
+                larger
+                or self._tried is None
+                or self._tried.differing(Digest(self._module, identity=True, values=False))
+            ):
+                on_try(True)
+                try:
+                    self._may_change = changed_by(self._module, call if larger else call.some(_FEW), call)
+                finally:
+                    on_try(False)
+                self._tried = Digest(self._module, identity=True, values=False)
+        self._before, self._weights = self._now()
 
-    def end(self, *, was_tried: bool) -> None:
-        changed = {name for name, mark in self._marks().items() if self._before.get(name) != mark}
-        parameters = dict(self._module.named_parameters())
-        for name in sorted(changed & parameters.keys()):
+    def end(self) -> None:
+        after, weights = self._now()
+        for name in sorted(name for name, mark in weights.items() if self._weights.get(name) != mark):
             _refuse_parameter(self._module, name)
-        if self._may_change is None:
-            if was_tried:
-                self._may_change = changed
-        elif changed - self._may_change:
+        changed = after.differing(self._before)
+        if self._may_change is not None and changed - self._may_change:
             refuse_dependent(self._module, min(changed - self._may_change))
 
-    def _marks(self) -> dict[str, Any]:
-        """By name, what changes with a tensor: which it is, how often it was written to, and its sum."""
-        tensors: dict[str, Any] = {**dict(self._module.named_parameters()), **dict(self._module.named_buffers())}
-        marks: dict[str, Any] = {name: (id(t), t._version) for name, t in tensors.items()}
+    def _is_larger(self, call: Call) -> bool:
+        sizes = [list(t.shape) for t in call.tensors()]
+        if [len(s) for s in sizes] != [len(s) for s in self._largest]:
+            self._largest = [[0] * len(s) for s in sizes]
+        pairs = list(zip(sizes, self._largest, strict=True))
+        self._largest = [list(map(max, now, most)) for now, most in pairs]
+        return any(a > b for now, most in pairs for a, b in zip(now, most, strict=True))
+
+    def _now(self) -> tuple[Digest, dict[str, Any]]:
+        """What is kept, and by name what changes with a parameter: which it is, how often written to, and its sum."""
+        parameters = dict(self._module.named_parameters())
+        marks: dict[str, Any] = {name: (id(p), p._version) for name, p in parameters.items()}
         if self._by_value:
-            small = {name: t for name, t in tensors.items() if t.numel() <= _SMALL}
-            for name, held in _held(self._module).items():
-                if name not in tensors:
-                    small.update({f"{name}[{i}]": t for i, t in enumerate(held) if t.numel() <= _SMALL})
-            marks |= {name: (marks.get(name), total) for name, total in _sums(small).items()}
-        return marks
+            small: dict[str, Tensor] = {name: p for name, p in parameters.items() if p.numel() <= SMALL}
+            marks |= {name: (marks[name], total) for name, total in _sums(small).items()}
+        return Digest(self._module, identity=True, values=self._by_value), marks
+
+
+def changed_by(module: nn.Module, *calls: Call) -> set[str]:
+    """What passes change, by the first of the calls that the module takes; refused where it depends on the rows."""
+    state = State(module)
+    before, changed = Digest(module, identity=True), set[str]()
+
+    def leaves_behind(call: Call) -> Digest | None:
+        nonlocal changed
+        try:
+            with state.fresh(), torch.no_grad():
+                module(*call.args, **call.kwargs)
+                changed |= before.differing(Digest(module, identity=True))
+                return state.now()
+        except InvalidArgument:
+            raise
+        except Exception:  # it takes no such rows
+            return None
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for call in calls:
+                first = leaves_behind(call)
+                if first is None:
+                    continue
+                others = (call.copies(0), call.copies(call.rows - 1)) if call.rows > 1 else (call.blank(),)
+                found = [then for then in map(leaves_behind, others) if then is not None]
+                for then in found:
+                    if first.differing(then):
+                        refuse_dependent(module, min(first.differing(then)))
+                return changed if found else set()
+            return set()  # its own error will come
+    finally:
+        state.restore()
 
 
 def refuse_dependent(module: nn.Module, name: str) -> None:
@@ -146,60 +198,6 @@ def _refuse_parameter(module: nn.Module, name: str) -> None:
         f"parameters that only the optimizer changes; forward changes {name}, without noise (statistics of examples, "
         "and Embedding's max_norm, cannot be private; an average of weights may be updated after optimizer.step())",
     )
-
-
-def _attributes(module: nn.Module) -> Iterator[tuple[nn.Module, str, str, Any]]:
-    """(module, key, name, value) of all attributes that hold numbers, other than parameters and buffers."""
-    parameters = {id(p) for p in module.parameters()}
-    for path, m in module.named_modules():
-        for key, value in list(vars(m).items()):
-            if key in _OF_TORCH or not isinstance(value, (Tensor, float, np.ndarray, list, tuple, Mapping)):
-                continue
-            if any(id(t) not in parameters for t in _numbers_in(value)):
-                yield m, key, f"{path}.{key}".lstrip("."), value
-
-
-def _held(module: nn.Module) -> dict[str, list[Tensor]]:
-    found = {name: [b] for name, b in module.named_buffers()}
-    found.update({name: _numbers_in(value) for _, _, name, value in _attributes(module)})
-    return found
-
-
-def _numbers_in(value: Any) -> list[Tensor]:
-    """As tensors; whole numbers and flags, which say how a layer is made, are left out."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, float):
-        return [torch.tensor(value, dtype=torch.float64)]
-    if isinstance(value, np.ndarray):
-        return [torch.from_numpy(value)] if value.dtype.kind in "fiub" else []
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [t for item in value for t in _numbers_in(item)] if isinstance(value, (list, tuple)) else []
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, dict):
-        return {key: (item, _copied(item)) for key, item in value.items()}
-    return [(item, _copied(item)) for item in value] if isinstance(value, list) else value
-
-
-def _put_back(value: Any, kept: Any) -> Any:
-    """The same object with the values that were kept of it."""
-    if isinstance(value, Tensor) and value.shape == kept.shape:
-        value.detach().copy_(kept)
-    elif isinstance(value, np.ndarray) and value.flags.writeable:
-        value[...] = kept
-    elif isinstance(value, list):
-        value[:] = [_put_back(*pair) for pair in kept]
-    elif isinstance(value, dict):
-        value.clear()
-        value.update({key: _put_back(*pair) for key, pair in kept.items()})
-    return value
 
 
 def _sums(tensors: dict[str, Tensor]) -> dict[str, int]:

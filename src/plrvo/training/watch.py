@@ -10,20 +10,34 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, tensors_in, without_rows
-from plrvo.training.loss_form import Factors, NotASum, before_backward, crossing, depends_on, detours, form
+from plrvo.training.call import Call, without_rows
+from plrvo.training.factors import Factors
+from plrvo.training.layout import Layout, layout_of
+from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.padding import Padding
-from plrvo.training.probe import PerExample, probe
-from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings
+from plrvo.training.probe import PerExample, Tried, probe
+from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings, form
+from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
 _AGAIN = 64  # one in so many later batches is tried again, at random
+
+
+class _Output(NamedTuple):
+    """What the module gave: a tensor, its node and version as it came out, and where its rows are."""
+
+    tensor: Tensor
+    node: Any
+    version: int
+    place: int  # among all tensors of its pass
+    layout: Layout | None
+    learns_before: bool  # whether something in front of the module gets a gradient through it
 
 
 class Watch:
@@ -43,7 +57,7 @@ class Watch:
         forget_recordings()
         self.module: nn.Module | None = module
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
-        self._factors = None if public_weights else Factors(reduction)
+        self._public_weights, self._factors = public_weights, Factors(reduction, dimension)
         self._on_rows = on_rows
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._tried: set[int] = set()
@@ -51,14 +65,14 @@ class Watch:
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay = Replay(dimension)
         self._recording: Recording | None = None
-        self._unsettled = _TRIED  # passes that are recorded whatever chance says
         self._turn = 0  # backward passes of this step
-        self._numbers: list[tuple[int, Any]] = []  # that the module gave, by their place among its outputs
-        self._not_sums: set[int] = set()  # the places of those that are no sums over examples
+        self._found = Tried()
         self._inputs: set[int] = set()
-        self._outputs: list[tuple[Tensor, Any, int]] = []  # with their node and version as they came out
+        self._outputs: list[_Output] = []
+        self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
         self.rows = 0
         self.seen_loss = self.is_trying = False
+        self.learned_before = False  # whether gradients of this step have gone through to what is in front
         self.in_backward = False  # whether a loss that was seen is on its way back
         self._undo = [
             # Before any other hook: what those remember of a pass must not be overwritten by the passes of a try.
@@ -85,8 +99,13 @@ class Watch:
 
     def new_step(self) -> None:
         """The step is settled: what comes next belongs to another one."""
-        self.seen_loss, self._outputs, self._numbers, self._turn = False, [], [], 0
+        self.seen_loss, self._outputs, self._turn = False, [], 0
+        self.forget_gradients()
         self._stop_recording()
+
+    def forget_gradients(self) -> None:
+        """Those of the passes so far are dropped, and take part in no step."""
+        self.learned_before = False
 
     def _stop_recording(self) -> None:
         if self._recording is not None:
@@ -118,7 +137,9 @@ class Watch:
         self.rows = rows_of(args, kwargs, self._dimension)
         if not self._outputs:
             self._inputs = set()
-        self._inputs |= {id(t) for t in tensors_in((args, kwargs))}
+        inputs = tensors_in((args, kwargs))
+        self._inputs |= {id(t) for t in inputs}
+        self._learns_before = trained_before(inputs, self.rows, self._dimension)
         if self._on_rows:
             self._on_rows(self.rows)
         call = Call(args, kwargs, self.rows, self._dimension)
@@ -129,7 +150,7 @@ class Watch:
         # Not again between two passes of one step, where the wrapper holds what the first has left.
         if form not in self._tried or (not self._outputs and secrets.randbelow(_AGAIN) == 0):
             self._try(module, call)
-            if self.rows > 1:
+            if self.rows > 1 and self._found.learns:
                 self._tried.add(form)
         if not self._outputs:
             self._padding.check(module, call)
@@ -138,7 +159,7 @@ class Watch:
     def _try(self, module: nn.Module, call: Call) -> None:
         self._set_trying(True)
         try:
-            self._not_sums = probe(module, call, self._per_example, self._reduction)
+            self._found = probe(module, call, self._per_example, self._reduction)
         finally:
             self._set_trying(False)
 
@@ -150,15 +171,16 @@ class Watch:
             if self._recording is not None and not self.is_trying:
                 self._recording.resume()
             return None
-        if self._recording is None and not self._outputs and (self._unsettled > 0 or not secrets.randbelow(_AGAIN)):
-            self._recording = Recording()
-        if self._recording is not None:
-            self._recording.resume()
         if self.rows == 0:
             output = without_rows(output, self._dimension)
-        learned = [t for t in tensors_in(output) if t.requires_grad]
-        self._outputs += [(t, t.grad_fn, t._version) for t in learned]
-        self._numbers += enumerate(t.grad_fn for t in learned if t.ndim == 0)
+        if self._recording is None and not self._outputs:
+            self._recording = Recording()
+        for place, t in enumerate(tensors_in(output)):
+            if t.requires_grad:
+                layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
+                self._outputs.append(_Output(t, t.grad_fn, t._version, place, layout, self._learns_before))
+        if self._recording is not None:
+            self._recording.resume(of=[t for t, *_ in self._outputs])
         return output if self.rows == 0 else None
 
     def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
@@ -166,23 +188,26 @@ class Watch:
             self._recording.pause()
         if self.is_trying or not self._outputs or loss.grad_fn is None or self.module is None:
             return self._go_on_recording
-        stops = {node for _, node, _ in self._outputs}
-        if not depends_on(loss, {*stops, *(t.grad_fn for t, _, _ in self._outputs)}):
+        stops = {o.node for o in self._outputs}
+        met = reached(loss, {*stops, *(o.tensor.grad_fn for o in self._outputs)})
+        if not met:
             return self._go_on_recording
         self.seen_loss = True
-        if any(t._version != version for t, _, version in self._outputs):
+        if any(o.tensor._version != o.version for o in self._outputs):
             raise NotASum("outputs of the module that were changed in place before the loss: expected them as they are")
         if loss.ndim:
             raise NotASum(f"loss: expected one number, a {self._reduction} over examples; it has several")
-        self._check_numbers(loss)
+        outputs = [o for o in self._outputs if o.node in met]
+        self.learned_before |= any(o.learns_before for o in outputs)
         found = detours(loss, stops, self._trainable, self._inputs)
         if found is not None:
             raise NotASum(f"loss: expected a function of the module's outputs; it depends on {found}")
-        rows = [t for t, _, _ in self._outputs if t.ndim > self._dimension]
-        if self._factors is not None:
-            self._factors.check(loss, stops, self.rows, weight, self._turn)
+        if self.rows > 1:  # what one example does alone is its own
+            self._check_outputs(outputs)
+            if not self._public_weights:
+                self._factors.check(loss, stops, self.rows, weight, self._turn)
+            self._check_terms(loss, outputs)
         self._turn += 1
-        self._check_terms(loss, rows, form(loss, stops, self.rows))
         self.in_backward = True
         return self._leave_backward
 
@@ -195,30 +220,34 @@ class Watch:
         if self._recording is not None and self._outputs and not self.is_trying and not self.in_backward:
             self._recording.resume()  # another loss of the same outputs may follow
 
-    def _check_numbers(self, loss: Tensor) -> None:
-        """Refuse a loss that is made of a number which the module gives, and which is no sum over examples."""
-        for place, number in self._numbers:
-            if place in self._not_sums and depends_on(loss, {number}):
+    def _check_outputs(self, outputs: list[_Output]) -> None:
+        """Refuse outputs that a loss is made of, and that are neither rows of examples nor sums over them."""
+        for o in outputs:
+            if o.tensor.ndim and o.layout is None:
+                raise NotASum(
+                    f"loss: expected outputs of the module with a row for each example; one that it is made of has the "
+                    f"shape {tuple(o.tensor.shape)}, in a batch of {self.rows}"
+                )
+            if not o.tensor.ndim and o.place in self._found.not_sums:
                 raise NotASum(
                     f"loss: expected a {self._reduction} over examples; the number that the module computes is not "
                     "(tokens that are not ignored, or a balance over the batch?). Compute the loss outside, by "
                     "example: reduction='none', the mean within each example, then over examples"
                 )
 
-    def _check_terms(self, loss: Tensor, rows: list[Tensor], its_form: int) -> None:
+    def _check_terms(self, loss: Tensor, outputs: list[_Output]) -> None:
+        """Carry the loss out again: at the first occurrences of its form, and then now and then."""
+        recording = self._recording or Recording()
+        its_form = form(recording, loss)
         tried = self._forms.get(its_form, 0)
-        if tried >= _TRIED:
-            self._unsettled -= 1
-            if self._recording is None:
-                return
-        else:
-            self._unsettled = _TRIED  # a new form: what follows is recorded
+        if tried >= _TRIED and secrets.randbelow(_AGAIN):
+            return
         self._set_trying(True)  # its passes through the outputs are nobody's gradients
         try:
             with warnings.catch_warnings():
                 # The backward pass itself will say this.
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-                crosses = self._looks_at_others(loss, rows)
+                crosses = self._looks_at_others(recording, loss, outputs)
         finally:
             self._set_trying(False)
         if crosses:
@@ -228,18 +257,20 @@ class Watch:
                 "or counts of the batch (tokens that are not ignored). Compute a loss for each example from its own "
                 "outputs and targets, then their sum or mean"
             )
-        self._forms[its_form] = tried + (self.rows > 1 and crosses is not None)
+        self._forms[its_form] = tried + (crosses is not None)
 
-    def _looks_at_others(self, loss: Tensor, rows: list[Tensor]) -> bool | None:
-        outputs = [t for t in rows if t.shape[self._dimension] == self.rows]
-        if self.rows < 2 or not outputs:
-            return False
-        if self._recording is not None:
-            try:
-                return self._replay.looks_at_others(self._recording, loss, outputs, self.rows)
-            except CannotReplay:
-                pass
-        return crossing(loss, rows, self._dimension)
+    def _looks_at_others(self, recording: Recording, loss: Tensor, outputs: list[_Output]) -> bool | None:
+        laid_out = [(o.tensor, o.layout) for o in outputs]
+        try:
+            return self._replay.looks_at_others(recording, loss, laid_out, self.rows)
+        except CannotReplay as reason:
+            if self._public_weights:
+                return crossing(loss, laid_out, self.rows)
+            raise NotASum(
+                f"loss: whether it is a sum over examples could not be tried: {reason}. Write it with torch's own "
+                "operations, and without changes in place of tensors that were there before; if nothing in it looks "
+                "at more than one example, make_private(public_loss_weights=True) takes your word for it"
+            ) from None
 
 
 # Called when the compiled pass runs: an error while it is being compiled would end that, and nothing else.

@@ -22,8 +22,8 @@ class Clipping(BookkeepingMixin, DPOptimizer):
     clipping = "flat"
 
     @property
-    def clips(self) -> tuple[float, ...]:
-        return (self.max_grad_norm,)
+    def clip(self) -> float:
+        return self.max_grad_norm
 
 
 def squares(output: Tensor) -> Tensor:

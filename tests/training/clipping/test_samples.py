@@ -26,8 +26,8 @@ class Clipping(SamplesMixin, DPOptimizer):
     clipping = "flat"
 
     @property
-    def clips(self) -> tuple[float, ...]:
-        return (self.max_grad_norm,)
+    def clip(self) -> float:
+        return self.max_grad_norm
 
 
 def by_samples(module: nn.Module, x: Any, clip: float, batch_first: bool = True) -> list[torch.Tensor]:

@@ -20,7 +20,7 @@ form. Either way a weight gradient is computed once, as without privacy. The ide
 """
 
 from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
-from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, clips_of
+from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, check_clip, shares_of
 from plrvo.training.clipping.samples import SamplesModule
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "BookkeepingModule",
     "SamplesMixin",
     "SamplesModule",
-    "clips_of",
+    "check_clip",
+    "shares_of",
     "unsupported_layers",
 ]

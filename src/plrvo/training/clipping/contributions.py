@@ -53,6 +53,10 @@ class Contribution(ABC):
     def sizes(self) -> Tensor:
         """S_b = sum_t |l_t| |r_t| in doubles, at least: what G_b consists of, however much of it cancels."""
 
+    @abstractmethod
+    def largest(self) -> Tensor:
+        """The largest number among the factors of each example; 0 where the gradients themselves are kept."""
+
     @property
     @abstractmethod
     def positions(self) -> int:
@@ -83,6 +87,9 @@ class PerExample(Contribution):
 
     def sizes(self) -> Tensor:
         return self.squared_norms().sqrt()  # measured as it is
+
+    def largest(self) -> Tensor:
+        return self.gradients.new_zeros(len(self.gradients))
 
     @property
     def positions(self) -> int:
@@ -157,6 +164,9 @@ class Outer(Factored):
     def terms(self) -> int:
         return self.left.shape[2] + self.right.shape[2]
 
+    def largest(self) -> Tensor:
+        return torch.maximum(_largest(self.left), _largest(self.right))
+
     def of(self, examples: Tensor) -> Outer:
         return Outer(self.left[examples].double(), self.right[examples].double())
 
@@ -189,6 +199,9 @@ class Tokens(Factored):
     def terms(self) -> int:
         return self.right.shape[2]
 
+    def largest(self) -> Tensor:
+        return _largest(self.right)
+
     def of(self, examples: Tensor) -> Tokens:
         return Tokens(self.tokens[examples], self.right[examples].double(), self.rows)
 
@@ -216,6 +229,9 @@ class Convolution(Contribution):
     def sizes(self) -> Tensor:
         grouped, shape = self._grouped()
         return grouped.sizes().view(shape).sum(dim=1)
+
+    def largest(self) -> Tensor:
+        return torch.maximum(_largest(self.input), _largest(self.output_gradient))
 
     @property
     def positions(self) -> int:
@@ -345,6 +361,11 @@ def squared_lengths(values: Tensor) -> Tensor:
     total = torch.linalg.vector_norm(stretches, dim=-1).double().square().sum(dim=-1)
     total += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square()
     return total * (1 + 2.0**-16) + values.shape[-1] * torch.finfo(values.dtype).tiny
+
+
+def _largest(values: Tensor) -> Tensor:
+    flat = values.flatten(1)
+    return torch.linalg.vector_norm(flat, math.inf, dim=1) if flat.shape[1] else flat.new_zeros(len(flat))
 
 
 def _cleared(values: Tensor, rows: Tensor) -> Tensor:

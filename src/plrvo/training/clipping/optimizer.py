@@ -3,6 +3,13 @@
 Both forms, books and per-example gradients, have one rule. An example's norm is computed in doubles, and an example
 whose norm is no number, infinite or beyond any use contributes zero: 0 times infinity would make the whole release NaN,
 which tells that the example is there.
+
+Books keep factors l and r of gradients, and multiply one of them by f = factor * batch size before the two meet. Where
+l is huge and r tiny, l f may overflow although the gradient is small; where l f is below the normal numbers it loses up
+to 2^-150 of each entry, which a huge r makes large. So an example with a number beyond min(2^63, 2^87 C) among its
+factors contributes zero, too. Then l f stays below 2^127 for batches of up to 2^63 examples, and T positions of a
+parameter with n entries lose at most T sqrt(n) 2^-150 2^87 C in l2 norm: below 2^-21 C, half of the room that every
+factor leaves, while T sqrt(n) < 2^42. Clips below 1e-20, at which ordinary numbers would be left out, are refused.
 """
 
 from __future__ import annotations
@@ -17,12 +24,16 @@ from torch import Tensor
 from plrvo.training.clipping.contributions import squared_lengths, squared_norms
 from plrvo.training.clipping.module import Book
 from plrvo.training.clipping.precision import in_full_precision, wide
+from plrvo.validate import InvalidArgument
 
 _Base: Any = object  # Opacus's classes have no types
 
 _LARGEST_NORM = 2.0**100  # beyond, a factor would leave the range of singles
 _SMALLEST_FACTOR = 2.0**-122  # smaller ones lose digits in singles
 _ROOM = 1 - 2.0**-20  # for the rounding of factors and products in singles
+_LARGEST_NUMBER = 2.0**63  # among the factors of a gradient
+_LARGEST_IN_CLIPS = 2.0**87
+_SMALLEST_CLIP = 1e-20
 
 
 class ClippingMixin(_Base):
@@ -32,7 +43,8 @@ class ClippingMixin(_Base):
     """
 
     clipping: str
-    clips: tuple[float, ...]  # one for each parameter if per layer, else one
+    clip: float
+    clips: dict[Any, float]  # of each parameter, if per layer
     book: Book
     sums: list[Tensor] | None = None  # of the parts so far, by parameter
 
@@ -68,10 +80,10 @@ class ClippingMixin(_Base):
         stacked = torch.stack([n.to(norms[0].device) for n in norms])
         out = ~(stacked <= _LARGEST_NORM).all(dim=0)  # NaN is not smaller than anything
         if self.clipping == "per_layer":
-            factors = [_factor(c, n, out) for c, n in zip(self.clips, stacked, strict=True)]
+            factors = [_factor(self.clips[p], n, out) for p, n in zip(self.params, stacked, strict=True)]
         else:
             order = 1 if self.clipping == "l1" else 2
-            factor = _factor(self.clips[0], torch.linalg.vector_norm(stacked, order, dim=0), out)
+            factor = _factor(self.clip, torch.linalg.vector_norm(stacked, order, dim=0), out)
             factors = [factor] * len(norms)
         return [f.to(p.device) for f, p in zip(factors, self.params, strict=True)], out
 
@@ -98,11 +110,18 @@ class BookkeepingMixin(ClippingMixin):
         return total
 
     def _norms(self) -> list[Tensor]:
-        norms = []
+        norms, limit = (
+            [],
+            min(_LARGEST_NUMBER, _LARGEST_IN_CLIPS * min(self.clips.values(), default=self.max_grad_norm)),
+        )
         for p in self.params:
             held = self.book.contributions(p)
-            none = torch.zeros(self.book.batch_size, device=p.device, dtype=torch.float64)
-            norms.append(squared_norms(held).sqrt() * self.scale if held else none)
+            total = torch.zeros(self.book.batch_size, device=p.device, dtype=torch.float64)
+            if held:
+                total = squared_norms(held).sqrt() * self.scale
+            for contribution in held:
+                total = total.masked_fill(~(contribution.largest() <= limit), math.inf)
+            norms.append(total)
         return norms
 
 
@@ -146,8 +165,12 @@ def _factor(clip: float, norms: Tensor, out: Tensor) -> Tensor:
     return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
 
 
-def clips_of(clipping: str, clip: float, parameters: int) -> tuple[float, ...]:
-    """The clip, or the equal share of each parameter in it, whose squares add up to no more than the clip's."""
-    if clipping != "per_layer":
-        return (clip,)
-    return (clip / math.sqrt(parameters) * (1 - 1e-12),) * parameters
+def check_clip(clip: float) -> None:
+    """Refuse a clip below which single precision has too few numbers."""
+    if clip < _SMALLEST_CLIP:
+        raise InvalidArgument("clip", clip, "at least 1e-20 for training: measure the loss in other units")
+
+
+def shares_of(clip: float, parameters: list[Any]) -> dict[Any, float]:
+    """Equal shares of the clip, whose squares add up to no more than its own; also where some parameters freeze."""
+    return dict.fromkeys(parameters, clip / math.sqrt(len(parameters)) * (1 - 1e-12))

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 from opacus.grad_sample import GradSampleModule
-from opacus.layers.dp_rnn import RNNLinear
+from opacus.layers.dp_rnn import DPRNNBase, RNNLinear
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.nn.utils.parametrize import is_parametrized
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plrvo.training.clipping.contributions import Contribution, PerExample
@@ -44,13 +45,15 @@ class SamplesModule(BookkeepingModule):
         return Samples()
 
     def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
+        recurrent = [layer for layer in m.modules() if isinstance(layer, DPRNNBase)]
+        self._hooks += [layer.register_forward_pre_hook(_refuse_sorting) for layer in recurrent]
         covered = {p for layer in m.modules() if _is_known(layer) for p in own_parameters(layer)}
         return list(self._within("", m, covered))
 
     def _within(self, name: str, m: nn.Module, covered: set[nn.Parameter]) -> Iterator[tuple[str, nn.Module, Recorder]]:
         if is_parametrized(m) and any(p.requires_grad for p in m.parameters()):
             self._replayed.add(m)
-            yield name, m, partial(_again, self._dimension)
+            yield name, m, partial(_again, self._dimension, set())
         elif _is_known(m) and own_parameters(m):
             yield name, m, self._known(m)
         elif not covered.issuperset(own_parameters(m)):
@@ -59,7 +62,7 @@ class SamplesModule(BookkeepingModule):
                     "module", f"{name} (EmbeddingBag)", "nn.Embedding, and a mean or a sum over its positions"
                 )
             self._replayed.add(m)
-            yield name, m, partial(_again, self._dimension)
+            yield name, m, partial(_again, self._dimension, set())
         else:
             for child_name, child in m.named_children():
                 yield from self._within(f"{name}.{child_name}".lstrip("."), child, covered)
@@ -103,19 +106,33 @@ def _examples_first(recorder: Recorder, layer: nn.Module, inputs: Inputs, g: Ten
     return recorder(layer, Inputs((inputs.first.movedim(1, 0),), {}), g.movedim(1, 0))
 
 
+def _refuse_sorting(layer: nn.Module, args: Any) -> None:
+    """Sorted by length, a row of this layer is another example than the same row of others."""
+    if layer.training and args and isinstance(args[0], PackedSequence) and args[0].sorted_indices is not None:
+        raise InvalidArgument(
+            "module",
+            f"{type(layer).__name__} on sequences that were packed with enforce_sorted=False",
+            "examples in the order of the batch in every layer: give it the padded sequences, and read its outputs "
+            "where each example ends, outputs[torch.arange(len(x)), lengths - 1]",
+        )
+
+
 def _with_rows(values: Tensor, missing: int) -> Tensor:
     return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
 
 
-def _again(dimension: int, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
-    """The layer's pass once more for each example: d <output, g> / d parameters."""
+def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
+    """The layer's pass once more for each example: d <output, g> / d parameters.
+
+    `shared` remembers which inputs did not follow the number of rows: a module is tried with two such numbers, so that
+    a mask which is as large as a batch by chance is not taken for rows.
+    """
     parameters = {name: p for name, p in layer.named_parameters() if p.requires_grad}
     leaves, form = tree_flatten((inputs.args, inputs.kwargs))
     rows = g.shape[dimension]
-    where: list[Any] = [
-        dimension if isinstance(t, Tensor) and t.ndim > dimension and t.shape[dimension] == rows else None
-        for t in leaves
-    ]
+    sized = {i: t.shape[dimension] for i, t in enumerate(leaves) if isinstance(t, Tensor) and t.ndim > dimension}
+    shared |= {i for i, size in sized.items() if size != rows}
+    where: list[Any] = [dimension if i in sized and i not in shared else None for i in range(len(leaves))]
 
     def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
         called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]

@@ -1,0 +1,231 @@
+"""Everything that is reachable from a module's attributes, to compare and to put back.
+
+Numbers and texts of any type, tensors, arrays, containers, and objects through their attributes and slots are looked
+through; functions, classes, loggers and objects of plrvo are not, nor are parameters of the module, which are the
+optimizer's. `Digest` makes a value of it that is equal where all numbers and texts are; `Contents` remembers what every
+object holds, and puts it back into the same object.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import logging
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from plrvo.validate import InvalidArgument
+
+SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
+_OF_TORCH = vars(nn.Module()).keys()
+_PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtype, torch.device)
+_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
+_MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
+_DEPTH = 100
+
+
+def attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """(name, value) of all buffers and of all attributes that are not torch's own, in all layers."""
+    for path, m in module.named_modules():
+        for key, value in [*m._buffers.items(), *own_attributes(m).items()]:
+            yield f"{path}.{key}".lstrip("."), value
+
+
+def own_attributes(m: nn.Module) -> dict[str, Any]:
+    """Those of one layer that are not torch's."""
+    return {key: value for key, value in vars(m).items() if key not in _OF_TORCH}
+
+
+class Digest:
+    """Hashable values of what a module keeps, by name.
+
+    Tensors are told by their values, or (`identity`) by which they are and how often they were written to, and besides
+    by their values if they are small and `values` says so. Tensors stay alive with the digest: no other is like them.
+    """
+
+    def __init__(self, module: nn.Module, *, identity: bool = False, values: bool = True) -> None:
+        self._identity, self._values = identity, values
+        self._module, self._seen = module, dict[int, str]()
+        self._alive: list[Any] = []
+        self._own = _of_the_tree(module)
+        self.names: dict[str, Hashable] = {}
+        for self._name, value in attributes(module):
+            self.names[self._name] = self._of(value, 0)
+        if not identity:  # what it returns may be new each time
+            for path, m in module.named_modules():
+                if type(m).get_extra_state is not nn.Module.get_extra_state:
+                    self._name = f"{path}.get_extra_state()".lstrip(".")
+                    self.names[self._name] = self._of(m.get_extra_state(), 0)
+
+    def differing(self, other: Digest) -> set[str]:
+        """The names whose values are not the same, or are in only one of the two."""
+        names = self.names.keys() | other.names.keys()
+        return {name for name in names if self.names.get(name, other) != other.names.get(name, self)}
+
+    def _of(self, value: Any, depth: int) -> Hashable:
+        if isinstance(value, _PLAIN):
+            return value if isinstance(value, Hashable) else repr(value)
+        if isinstance(value, (float, complex)):
+            return repr(value)  # a NaN equals nothing
+        if id(value) in self._own or _is_opaque(value) or depth > _DEPTH:
+            return type(value).__name__
+        if id(value) in self._seen:
+            return "seen in " + self._seen[id(value)]
+        self._seen[id(value)] = self._name
+        self._alive.append(value)
+        if len(self._alive) > _MOST:
+            raise InvalidArgument(
+                "module",
+                type(self._module).__name__,
+                f"attributes that can be looked through; {self._name} refers to more than {_MOST} objects",
+            )
+        if isinstance(value, Tensor):
+            return self._of_tensor(value)
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+            return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
+        inside = (self._of(child, depth + 1) for child in children(value))
+        return type(value).__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
+
+    def _of_tensor(self, t: Tensor) -> Hashable:
+        known: tuple[Hashable, ...] = (id(t), t._version) if self._identity else (tuple(t.shape), t.dtype)
+        by_value = not self._identity or (self._values and t.numel() <= SMALL)
+        return (*known, tensor_bits(t)) if by_value else known
+
+
+class Contents:
+    """What every object that a module keeps holds at the moment."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._undo: list[Callable[[], None]] = []
+        self._modules = [(m, own_attributes(m), dict(m._buffers)) for m in module.modules()]
+        own, waiting, seen = _of_the_tree(module), [value for _, value in attributes(module)], set[int]()
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, (*_PLAIN, float, complex)) or id(value) in own or id(value) in seen:
+                continue
+            if _is_opaque(value):
+                continue
+            seen.add(id(value))
+            self._undo += _undo(value)
+            if not isinstance(value, (Tensor, np.generic)):
+                waiting += children(value)
+            if len(seen) > _MOST:
+                break  # the digest of it is refused
+
+    def put_back(self) -> None:
+        for m, kept, buffers in self._modules:
+            for key in own_attributes(m).keys() - kept.keys():
+                del vars(m)[key]
+            vars(m).update(kept)
+            _fill(m._buffers, buffers)
+        for undo in self._undo:
+            undo()
+
+
+def children(value: Any) -> list[Any]:
+    """What an object refers to: items, keys, attributes."""
+    if isinstance(value, types.MethodType):
+        return [value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.items()]
+    found: list[Any] = []
+    if isinstance(value, dict):
+        found += [*value.keys(), *value.values()]
+    elif isinstance(value, (list, tuple, deque, set, frozenset)) or (
+        isinstance(value, np.ndarray) and value.dtype == object
+    ):
+        found += value
+    found += getattr(value, "__dict__", {}).items()
+    return found + list(_slots(value).items())
+
+
+def tensor_bits(t: Tensor) -> Hashable:
+    """A digest of a tensor's numbers."""
+    if t.is_meta or t.layout != torch.strided:
+        return None
+    t = t.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return _hashed(t.reshape(-1).view(torch.uint8).numpy())
+
+
+def _hashed(array: Any) -> bytes:
+    return hashlib.blake2b(array.data if array.size else b"", digest_size=16).digest()
+
+
+def _of_the_tree(module: nn.Module) -> set[int]:
+    """What is not looked through: layers, which are looked at one by one, and parameters."""
+    return {id(m) for m in module.modules()} | {id(p) for p in module.parameters()}
+
+
+def _is_opaque(value: Any) -> bool:
+    """What is not kept with a module, or is an engine's own, which changes as the module is tried."""
+    return isinstance(value, _OPAQUE) or type(value).__module__.startswith("plrvo.training.")
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in _slot_names(value) if hasattr(value, name)}
+
+
+def _slot_names(value: Any) -> tuple[str, ...]:
+    found = []
+    for base in type(value).__mro__:
+        names = vars(base).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            found.append(f"_{base.__name__.lstrip('_')}{name}" if name[:2] == "__" != name[-2:] else name)
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+
+
+def _undo(value: Any) -> Iterator[Callable[[], None]]:
+    """What puts the contents of one object back; nothing is written to that has not changed."""
+    if isinstance(value, nn.Parameter):
+        return  # of a module beside this one: large, and no pass may change it
+    if isinstance(value, Tensor):
+        if not value.is_meta and value.layout == torch.strided:
+            yield functools.partial(_copy_tensor, value, value.detach().clone())
+    elif isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            yield functools.partial(np.copyto, value, value.copy())
+    elif isinstance(value, dict):
+        yield functools.partial(_fill, value, dict(value))
+    elif isinstance(value, (list, deque, set, bytearray)):
+        yield functools.partial(_refill, value, list(value))
+    if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, Tensor):
+        yield functools.partial(_fill, vars(value), dict(vars(value)))
+    if _slot_names(value) and not isinstance(value, (Tensor, tuple)):
+        yield functools.partial(_set_slots, value, _slots(value))
+
+
+def _copy_tensor(t: Tensor, kept: Tensor) -> None:
+    if t.shape == kept.shape and tensor_bits(t) != tensor_bits(kept):
+        t.detach().copy_(kept)
+
+
+def _fill(held: dict[Any, Any], kept: dict[Any, Any]) -> None:
+    if len(held) == len(kept) and all(a is b and held[a] is kept[b] for a, b in zip(list(held), kept, strict=True)):
+        return
+    kind: Any = OrderedDict if isinstance(held, OrderedDict) else dict  # not a Counter's update
+    kind.clear(held)
+    for key, value in kept.items():
+        kind.__setitem__(held, key, value)
+
+
+def _refill(held: Any, kept: list[Any]) -> None:
+    if len(held) == len(kept) and all(a is b for a, b in zip(list(held), kept, strict=True)):
+        return
+    held.clear()
+    held.update(kept) if isinstance(held, set) else held.extend(kept)
+
+
+def _set_slots(value: Any, kept: dict[str, Any]) -> None:
+    for name in _slots(value).keys() - kept.keys():
+        object.__delattr__(value, name)
+    for name, item in kept.items():
+        if getattr(value, name) is not item:
+            object.__setattr__(value, name, item)

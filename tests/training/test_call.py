@@ -1,0 +1,64 @@
+"""Calls with other rows, and inputs that have none though they are as large as the batch."""
+
+import pytest
+import torch
+from tests.misuse.setting import Private
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from plrvo.training import watch
+from plrvo.training.call import Call, Inputs
+from plrvo.validate import InvalidArgument
+
+T = 5
+MASK = torch.triu(torch.ones(T, T, dtype=torch.bool), 1)
+X = torch.randint(0, 7, (9, T), generator=torch.Generator().manual_seed(0))
+
+
+class Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(7, 8), nn.Linear(8, 7)
+
+    def forward(self, x, mask):
+        h = self.embedding(x)
+        return self.head((h @ h.transpose(1, 2)).masked_fill(mask, -1e9).softmax(-1) @ h)
+
+
+def _train(mode, sizes, mask_of):
+    run = Private(mode, Attends(), examples=TensorDataset(X, X), clip=1.0)
+    for size in sizes:
+        run.released(X[:size], X[:size], forward=lambda x: run.module(x, mask_of(x)).transpose(1, 2))
+
+
+@pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
+def test_a_shared_mask_may_be_as_large_as_a_later_batch(mode, monkeypatch):
+    monkeypatch.setattr(watch, "_AGAIN", 1)  # every batch is tried
+    _train(mode, [T + 2, T], lambda x: MASK.clone())
+
+
+@pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
+def test_in_a_first_batch_it_says_so_by_its_first_dimension(mode):
+    with pytest.raises(InvalidArgument, match=r"mask\[None\]"):
+        _train(mode, [T], lambda x: MASK)
+    _train(mode, [T], lambda x: MASK[None])
+
+
+def test_an_input_that_follows_the_batch_is_never_taken_for_shared():
+    inputs = Inputs()
+    for rows in (4, 6, 5):
+        call = Call((torch.ones(rows, 2), torch.ones(rows, 3)), {}, rows)
+        assert inputs.shared(call) == frozenset()
+        inputs.note(call)
+
+
+def test_what_is_shared_is_known_by_its_size_or_by_being_the_same_tensor():
+    inputs, prototypes = Inputs(), torch.ones(4, 3)
+    call = Call((torch.ones(4, 2), prototypes), {}, 4)
+    assert inputs.shared(call) == frozenset()
+    inputs.note(call)
+    assert inputs.shared(call) == {1}  # never the batch itself
+    prototypes += 1
+    assert inputs.shared(call) == frozenset()
+    inputs.note(Call((torch.ones(7, 2), prototypes), {}, 7))
+    assert inputs.shared(Call((torch.ones(4, 2), torch.ones(4, 3)), {}, 4)) == {1}
