@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TypeVar
 
 from plrvo import validate
@@ -14,9 +13,6 @@ from plrvo.noise.base import Noise
 from plrvo.noise.specification import Specification
 
 _TOLERANCE = 1e-6  # relative, on the width of the noise
-_ENOUGH = 5e-5  # relative, of a budget that may be left over where every certificate takes a second
-_AIM = 1e-5  # of the same, so that the last step of a search ends on the right side
-_MOST_TRIES = 24
 _WIDEST = 1e15
 
 SomeNoise = TypeVar("SomeNoise", bound=Noise)
@@ -47,10 +43,9 @@ def calibrate(
         ledger(found).checked(delta)  # once, at the end: the search itself is not compared with attacks
         return found
 
-    def miss(log_width: float, quick: bool = True) -> float:
+    def miss(log_width: float) -> float:
         """log of certified / budget: positive where the budget is missed. Clipped, since epsilon may be 0 or inf."""
-        spent = ledger(noise.scaled(math.exp(log_width)))
-        value = (spent.quick if quick else spent.certified)(delta).value
+        value = ledger(noise.scaled(math.exp(log_width))).certified(delta).value
         return min(50.0, max(-50.0, math.log(value / epsilon))) if value > 0 else -50.0
 
     narrow = wide = 0.0
@@ -71,34 +66,7 @@ def calibrate(
     while miss(root) > 0:
         root += step
         step *= 2
-    slope = (miss(root + 0.02) - miss(root)) / 0.02
-    return fitted(_narrower(lambda log_width: miss(log_width, quick=False), root, slope))
-
-
-def _narrower(miss: Callable[[float], float], wide: float, slope: float) -> float:
-    """From a width that keeps the budget to about the narrowest one, in a few steps of the secant method.
-
-    The search before it ran on the quick bound, whose `slope` is a good guess for the first step.
-    """
-    kept = miss(wide)
-    narrow, missed = -math.inf, 0.0
-    left = right = 1.0  # the Illinois rule: an end that stays counts half, so that it moves the next time
-    for _ in range(_MOST_TRIES):
-        if kept > -_ENOUGH:
-            break
-        if narrow > -math.inf:
-            slope = (right * kept - left * missed) / (wide - narrow)
-        if not slope < 0:
-            break
-        at = wide - (right * kept + _AIM) / slope
-        if not narrow < at < wide:
-            at = (narrow + wide) / 2 if narrow > -math.inf else wide + 2 * kept / -slope
-        value = miss(at)
-        if value > 0:
-            narrow, missed, left, right = at, value, 1.0, right / 2
-        else:
-            wide, kept, left, right = at, value, left / 2, 1.0
-    return wide
+    return fitted(root)
 
 
 def narrowest(

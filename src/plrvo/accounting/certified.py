@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -64,10 +64,12 @@ class Certificate:
     method: str
 
 
-def certified_epsilon(entries: Sequence[Entry], delta: float, *, tight: bool = True, fresh: bool = True) -> Certificate:
+def certified_epsilon(
+    entries: Sequence[Entry], delta: float, *, tight: bool = False, fresh: bool = True
+) -> Certificate:
     """The smallest certified epsilon of all entries together, at the given delta.
 
-    Without `tight`, by what takes milliseconds. `fresh` says that every entry is of steps with fresh noise each; a
+    By what takes milliseconds; with `tight` by all methods, which may take seconds. `fresh` says that every entry is of steps with fresh noise each; a
     block of correlated noise, whose shifts are chosen one after the other, is not.
     """
     signals = _gaussian_signals(entries)
@@ -88,7 +90,9 @@ def _tight_epsilons(entries: Sequence[Entry], delta: float, quick: float, fresh:
     if (steps := dominating_steps(entries)) is not None:
         # The guess sets the grid: it is made of these steps alone, so that more of them never cost less.
         guess = moments_epsilon([(Gaussian(1.0), Workload(p.rate, p.count, p.signal, 1)) for p in steps], delta)
-        found.append(Certificate(_epsilon_by_loss(steps, delta, guess.value), None, "gdp"))
+        for some in (steps, _without_sampling(entries)):
+            if some is not None:
+                found.append(Certificate(_epsilon_by_loss(some, delta, guess.value), None, "gdp"))
         budget = _gift_budget(delta)
         if fresh and (given := with_gift(entries, budget)) is not None:
             value = _epsilon_by_loss(given, math.nextafter(delta - budget, 0.0), guess.value)
@@ -98,6 +102,11 @@ def _tight_epsilons(entries: Sequence[Entry], delta: float, quick: float, fresh:
         value = composed_epsilon(profiles, delta, 2.0 ** math.ceil(math.log2(quick)))
         found.append(Certificate(value, None, "profile"))
     return found
+
+
+def _without_sampling(entries: Sequence[Entry]) -> list[Steps] | None:
+    """One Gaussian step for all: at rates near 1 to pay the excess once is better than to be sampled."""
+    return dominating_steps([(noise, replace(work, sample_rate=1.0)) for noise, work in entries])
 
 
 def moments_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
@@ -124,8 +133,8 @@ def _delta_by_loss(steps: Sequence[Steps], epsilon: float) -> float:
     return composed_delta(_few_kinds(steps), epsilon) if 0 < epsilon < _LARGEST_PLD_EPSILON else 1.0
 
 
-def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
-    """The smallest certified delta of all entries together, at the given epsilon; for steps with fresh noise."""
+def certified_delta(entries: Sequence[Entry], epsilon: float, *, tight: bool = False) -> Certificate:
+    """The smallest certified delta of all entries together, at the given epsilon, for steps with fresh noise."""
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
         return checked(Certificate(_delta_by_loss(signals, epsilon), None, "exact"))
@@ -140,8 +149,11 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
     best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
     if signals is not None:
         return checked(_least([best, Certificate(_delta_by_loss(signals, epsilon), None, "pld")]))
+    if not tight:
+        return checked(best)
     if (steps := dominating_steps(entries)) is not None:
-        best = _least([best, Certificate(_delta_by_loss(steps, epsilon), None, "gdp")])
+        for some in (steps, _without_sampling(entries)):
+            best = _least([best, Certificate(_delta_by_loss(some, epsilon) if some else 1.0, None, "gdp")])
         best = _least([best, _delta_with_gift(entries, epsilon, best.value)])
     if 0 < epsilon < _LARGEST_PLD_EPSILON and (profiles := _profiles(entries)) is not None:
         best = _least([best, Certificate(composed_delta(profiles, epsilon), None, "profile")])
@@ -235,15 +247,15 @@ def _total(steps: Sequence[tuple[int, StepMoments]]) -> Callable[[int], float]:
 def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:
     """The tails are cut at a delta of their own, so search for the delta at which epsilon is certified."""
     low, high = -690.0, 0.0  # log delta
-    if certified_epsilon(entries, 0.999999, tight=False).value > epsilon:
+    if certified_epsilon(entries, 0.999999).value > epsilon:
         return Certificate(1.0, None, "rdp")
     for _ in range(40):
         middle = (low + high) / 2
-        if certified_epsilon(entries, math.exp(middle), tight=False).value <= epsilon:
+        if certified_epsilon(entries, math.exp(middle)).value <= epsilon:
             high = middle
         else:
             low = middle
-    return Certificate(math.exp(high), certified_epsilon(entries, math.exp(high), tight=False).order, "rdp")
+    return Certificate(math.exp(high), certified_epsilon(entries, math.exp(high)).order, "rdp")
 
 
 def _largest_order(entries: Sequence[Entry]) -> int:

@@ -110,7 +110,13 @@ class CorrelatedLedger(AnyLedger):
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
 
     def certified(self, delta: float) -> Certificate:
-        """The certified epsilon alone. By Gaussian rows where that is proved, never by profiles or gifts."""
+        return self._certified(delta, tight=False)
+
+    def tight(self, delta: float) -> Certificate:
+        """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise."""
+        return self._certified(delta, tight=True)
+
+    def _certified(self, delta: float, tight: bool) -> Certificate:
         validate.probability(delta=delta)
         if not self.taken:
             return Certificate(0.0, None, "pure")
@@ -118,7 +124,7 @@ class CorrelatedLedger(AnyLedger):
         with np.errstate(over="ignore"):  # to infinity, which is the right answer
             if self.noise.shared:
                 return self._shared(release, delta)
-            return certified_epsilon([(self.noise, release)], delta, fresh=False)
+            return certified_epsilon([(self.noise, release)], delta, tight=tight, fresh=False)
 
     def published(self, delta: float) -> float | None:
         found = published_epsilon([(self.noise, self.release())], delta)
