@@ -69,8 +69,8 @@ def certified_epsilon(
 ) -> Certificate:
     """The smallest certified epsilon of all entries together, at the given delta.
 
-    By what takes milliseconds; with `tight` by all methods, which may take seconds. `fresh` says that every entry is of steps with fresh noise each; a
-    block of correlated noise, whose shifts are chosen one after the other, is not.
+    By what takes milliseconds; with `tight` by all methods, which may take seconds. `fresh` says that every entry is of
+    steps with fresh noise each; a block of correlated noise, whose shifts are chosen one after the other, is not.
     """
     signals = _gaussian_signals(entries)
     if signals is not None and all(part.rate == 1 for part in signals):
