@@ -133,6 +133,7 @@ def forget_recordings() -> None:
     for recording in tuple(_running):
         recording.pause()
         recording.operations.clear()
+        recording.is_full = True  # for good: its engine may still live, and look on at backward passes of others
 
 
 Laid = tuple[Tensor, Layout | None]  # with the place of its rows; None for a number
