@@ -14,7 +14,11 @@ TOGETHER = [
         "every strategy, and what is fitted, against every pattern of visits",
     ),
     ("accounting/test_profile.py", "accounting: contour sampled_profile", "the parts of a profile, and its use"),
-    ("accounting/test_sampled_gaussian.py", "accounting: loss_distribution", "what composes Gaussian steps, and others"),
+    (
+        "accounting/test_sampled_gaussian.py",
+        "accounting: loss_distribution",
+        "what composes Gaussian steps, and others",
+    ),
     ("accounting/test_events.py", "accounting: adjacency", "two lists of names, which events carry"),
     ("audit/test_losses.py", "audit: canary laws quantised", "the law of a loss is that of a canary under a noise"),
     ("audit/test_mechanism.py", "audit: shuffled verdict", "what an attack says of claims that hold and that do not"),

@@ -76,7 +76,10 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
     table.add_column("what it is")
     by = {"rdp": f"moments, order {bracket.order}", "pure": "bounded likelihood ratio", "pld": "loss distribution"}
     by |= {"exact": "exact curve", "profile": "loss distribution of the worst case"}
-    by |= {"gdp": "Gaussian steps that show at least as much", "gift": "Gaussian steps of the same energy, and one more"}
+    by |= {
+        "gdp": "Gaussian steps that show at least as much",
+        "gift": "Gaussian steps of the same energy, and one more",
+    }
     table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({by[bracket.method]})")
     table.add_row("lower", rounded_down(bracket.lower), "an attacker provably reaches this")
     published = "-" if bracket.published is None else f"{bracket.published:.4g}"
