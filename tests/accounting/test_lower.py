@@ -8,6 +8,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from mpmath import mp, mpf
 
 from plrvo.accounting import Ledger, Workload
+from plrvo.accounting.gaussian_curve import gaussian_epsilon
 from plrvo.accounting.lower import _mass, _released, lower_loss
 from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, TruncatedNormalSeed, UniformSeed
 
@@ -61,7 +62,7 @@ def test_gaussian_lower_bound_agrees_with_dp_accounting(sigma: float, q: float, 
         .get_epsilon_for_delta(delta)
     )
     value = lower(Gaussian(sigma), Workload(q, steps, 1.0, 50), delta)
-    assert 0.985 * reference <= value <= reference
+    assert 0.999 * reference <= value <= reference
 
 
 def test_gaussian_lower_bound_does_not_depend_on_the_dimension() -> None:
@@ -174,3 +175,21 @@ def test_many_steps_show_something_and_no_more_than_is_certified(
     work = Workload(q, steps, 1.0, 1)
     certified = Ledger().plus(Gaussian(sigma), work).certified(delta).value
     assert 0.7 * certified < lower(Gaussian(sigma), work, delta) <= certified
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "steps"), [(4.0, 0.2, 2000), (4.0, 0.2, 10**5), (50.0, 0.01, 10**5), (0.8, 1e-4, 10**6)]
+)
+def test_long_runs_keep_the_bracket_of_gaussian_noise_within_one_percent(sigma: float, q: float, steps: int) -> None:
+    """One step is merged once, and T of them are exact: what is lost does not grow with T."""
+    work = Workload(q, steps, 1.0, 1)
+    certified = Ledger().plus(Gaussian(sigma), work).certified(1e-5).value
+    assert 0.99 * certified < lower(Gaussian(sigma), work) <= certified
+
+
+@pytest.mark.parametrize("steps", [10, 10**4, 10**6])
+@pytest.mark.parametrize("delta", [1e-5, 1e-12])
+def test_gaussian_noise_without_sampling_is_known_exactly(steps: int, delta: float) -> None:
+    exact = gaussian_epsilon(1.0, delta)
+    value = lower(Gaussian(math.sqrt(steps)), Workload(1.0, steps, 1.0, 1), delta)
+    assert 0.99 * exact < value <= exact

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import special
 
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
+from plrvo.accounting.merge import merge
 from plrvo.accounting.transform import law_of_sum
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
@@ -128,7 +129,8 @@ def _released(noise: Noise, x: float, spread: int, q: float = 1.0) -> Atoms:
     if spread > 1:
         # No larger than it is, and 0 where rounding leaves no sign of it.
         loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
-        pair = _many(np.maximum(loss, 0.0), np.maximum(high - high_error + low - low_error, 0.0), spread)
+        mass = np.maximum(high - high_error + low - low_error, 0.0)
+        pair = _many([(np.maximum(loss, 0.0), mass, spread)])
         return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
     least = np.append(np.maximum(low - low_error, 0.0), np.maximum(high - high_error, 0.0))
     most = np.append(high + high_error, low + low_error)
@@ -160,7 +162,7 @@ def _coordinate(noise: Noise, x: float) -> tuple[tuple[Array, Array], tuple[Arra
     """Masses of intervals to the right of x/2, moved by x and not moved, with errors. The left is the mirror image."""
     scale = 1 / math.sqrt(noise.fisher_information())
     near = np.linspace(0.0, x / 2, 257)[:-1]
-    far = np.concatenate([np.linspace(0.0, 12.0, 700), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
+    far = np.concatenate([np.linspace(0.0, 12.0, 2400), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
     t = np.concatenate([near, x / 2 + scale * far])
     if noise.cell:  # borders between cells of the output, whose middle is at x/2
         border = 0.5 * (1 + round(x / noise.cell) % 2)
@@ -183,30 +185,40 @@ def _mass(noise: Noise, edges: Array) -> tuple[Array, Array]:
     return mass, np.asarray(2.0**-49 * (8 * tail - special.xlogy(tail, tail)), dtype=float)
 
 
-def _many(loss: Array, mass: Array, count: int) -> Atoms:
-    """`count` independent coordinates, with losses on a lattice.
+def _many(kinds: Sequence[tuple[Array, Array, int]]) -> Atoms:
+    """Independent coordinates of several kinds (losses, masses, how many), with losses on a lattice.
 
-    An interval and its mirror image have losses +l and -l, and `mass` together. Exchanging the two with a small
-    probability (a post-processing) lowers l, here to the next lattice point, so that all losses are multiples of the
-    step and their sum is exact.
+    An interval and its mirror image have losses +l and -l, and `mass` together. Intervals are merged so that l is a
+    lattice point (`merge`), and their mirror images in the same way, so that the sum of all losses is exact. Where l is
+    rounded down the two are exchanged with a small probability, a post-processing that keeps their mass.
     """
-    if not np.any(loss > 0):
+    kinds = [kind for kind in kinds if np.any(kind[0] > 0)]
+    if not kinds:
         return Atoms(np.ones(1), np.ones(1))
-    room = SIZE / 2 / (12 * math.sqrt(count) + count * float(loss.max()) / 2)
-    levels = max(2, min(4096, int(room)))
-    # The step is chosen so that one group of losses (all but all of them for Laplace noise) falls on the lattice.
-    candidates = np.quantile(loss[loss > 0], [0.25, 0.5, 0.75, 1.0]) * (1 - 1e-7) / levels
-    index = [np.minimum(np.floor(loss / step), 2 * levels) for step in candidates]
-    best = int(np.argmax([np.sum(mass * (i * step) ** 2) for i, step in zip(index, candidates, strict=True)]))
-    step, cells = candidates[best], index[best].astype(np.int64)
-    share = 1 / (1 + np.exp(-step * cells))  # of the mass of +l and -l that lies at +l, with the example
-    row: Array = np.zeros(SIZE)
-    row += np.bincount(cells, mass * (1 - share), minlength=SIZE)
-    row += np.bincount(-cells % SIZE, mass * share, minlength=SIZE)
-    total = law_of_sum([(row, count)], SIZE)
+    # The size of the sum: its mean and twelve standard deviations.
+    squares = sum(count * float(np.sum(mass * loss**2)) for loss, mass, count in kinds)
+    most = sum(count * float(loss.max()) for loss, _, count in kinds)
+    room = min(most, squares / 2 + 12 * math.sqrt(squares)) / (SIZE / 2 - 8)
+    # The step is chosen so that the heaviest loss (that of all but all mass for Laplace noise) falls on the lattice.
+    loss, mass, _ = max(kinds, key=lambda kind: kind[2] * float(np.sum(kind[1] * kind[0] ** 2)))
+    heavy = float(loss[np.argmax(mass * loss**2)])
+    heavy -= min(2.0**-37, 1e-4 * heavy)  # below all losses that rounding alone makes different
+    step = heavy / max(1, min(4096, math.floor(heavy / room)))
+    rows = []
+    for loss, mass, count in kinds:
+        pair = merge(mass / (1 + np.exp(-loss)), mass / (1 + np.exp(loss)), step)
+        row: Array = np.zeros(SIZE)
+        fits = pair.places < SIZE // 2  # what does not fit is left out
+        places, both = pair.places[fits], (pair.mass + pair.other)[fits]
+        share = 1 / (1 + np.exp(-step * places))  # of the mass of +l and -l that lies at +l, with the example
+        row += np.bincount(places % SIZE, both * (1 - share), minlength=SIZE)
+        row += np.bincount(-places % SIZE, both * share, minlength=SIZE)
+        rows.append((row, count))
+    total = law_of_sum(rows, SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
     # What comes back there, having left the window on the right, or on the left a second time, is charged.
-    error = total.error + _beyond(row, count, SIZE // 2) + _beyond(row[-np.arange(SIZE)], count, SIZE)
+    mirrored = [(row[-np.arange(SIZE)], count) for row, count in rows]
+    error = total.error + _beyond(rows, SIZE // 2) + _beyond(mirrored, SIZE)
     half = np.arange(1, SIZE // 2)
     without = np.maximum(total.law[-half] - error, 0.0)
     centre = max(0.0, float(total.law[0]) - error)
@@ -217,12 +229,16 @@ def _many(loss: Array, mass: Array, count: int) -> Atoms:
     return Atoms(p[keep], q[keep])
 
 
-def _beyond(law: Array, count: int, end: int) -> float:
+def _beyond(rows: Sequence[tuple[Array, int]], end: int) -> float:
     """Chernoff's bound on the probability of a sum of `end` or more; indices of the right half are negative."""
-    filled = np.flatnonzero(law)
-    index = np.where(filled < SIZE // 2, filled, filled - SIZE)
-    if count * int(index.max()) < end:
+    laws = []
+    for law, count in rows:
+        filled = np.flatnonzero(law)
+        laws.append((np.where(filled < SIZE // 2, filled, filled - SIZE), law[filled], count))
+    if sum(count * int(index.max()) for index, _, count in laws) < end:
         return 0.0
-    tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / int(index.max())
-    exponents = count * special.logsumexp(tilts * index, b=law[filled], axis=1) - tilts[:, 0] * end
+    tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / max(int(index.max()) for index, _, _ in laws)
+    exponents = -tilts[:, 0] * end
+    for index, mass, count in laws:
+        exponents = exponents + count * special.logsumexp(tilts * index, b=mass, axis=1)
     return math.exp(min(0.0, float(exponents.min())))
