@@ -4,7 +4,8 @@ The attacked gradient is fixed: norm C, spread equally over m coordinates. A coo
 intervals (a post-processing, so nothing is overstated), which gives an exact pair of discrete distributions; m of them,
 the sampling coin, and T steps are composed so that every approximation errs downwards (`lattice`).
 
-With a shared scale the coordinates are not independent; the bound then attacks one coordinate. On a grid the attacked
+With a shared scale the coordinates are not independent; the bound then attacks one of them, or counts the signs of all
+(`signs`), whichever shows more. On a grid the attacked
 gradient is one of whole cells, no longer than the clip, and intervals end between cells.
 """
 
@@ -20,6 +21,7 @@ from scipy import special
 
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
 from plrvo.accounting.merge import merge
+from plrvo.accounting.signs import sign_count
 from plrvo.accounting.transform import law_of_sum
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
@@ -34,11 +36,21 @@ _SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothin
 
 def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
-    parts = []
-    for noise, work in _few_kinds(entries):
-        unit, clip = _in_units(noise, work.clip)
-        parts.append((_step(unit, clip, work.dimension, work.sample_rate), work.steps))
-    return compose(parts, delta)
+    few = _few_kinds(entries)
+    found = compose([(_attack(*entry), entry[1].steps) for entry in few], delta)
+    if any(noise.shared and work.dimension > 1 for noise, work in few):
+        by_signs = compose([(_attack(*entry, signs=True), entry[1].steps) for entry in few], delta)
+        found = max(found, by_signs, key=lambda loss: loss.epsilon(delta))
+    return found
+
+
+def _attack(noise: Noise, work: Workload, signs: bool = False) -> Atoms:
+    """One step of a workload; with `signs`, those of all coordinates are counted where they share a scale."""
+    unit, clip = _in_units(noise, work.clip)
+    if signs and unit.shared and unit.seed is not None and work.dimension > 1:
+        clip = min(clip, _LARGEST_SIGNAL / math.sqrt(unit.fisher_information()))
+        return sign_count(unit.seed, clip, work.dimension, work.sample_rate)
+    return _step(unit, clip, work.dimension, work.sample_rate)
 
 
 def one_gradient_loss(
@@ -52,6 +64,26 @@ def one_gradient_loss(
     noise, clip = _in_units(noise, clip)
     if clip < _SHORTEST:
         return compose([(Atoms(np.ones(1), np.ones(1)), 1)], delta)
+    clip, spread = _within_sight(noise, clip, dimension, rows)
+    parts = [(_released(noise, factor * clip / math.sqrt(spread), spread), count) for factor, count in rows]
+    return compose(parts, delta)
+
+
+def blocks_loss(
+    noise: Noise, clip: float, dimension: int, rows: Sequence[tuple[float, int]], q: float, blocks: int, delta: float
+) -> ComposedLoss:
+    """As `one_gradient_loss`, for `blocks` independent blocks of such rows; one coin of probability q for each."""
+    noise, clip = _in_units(noise, clip)
+    if clip < _SHORTEST:
+        return compose([(Atoms(np.ones(1), np.ones(1)), 1)], delta)
+    clip, spread = _within_sight(noise, clip, dimension, rows)
+    kinds = [_symmetric(noise, factor * clip / math.sqrt(spread), spread * count) for factor, count in rows]
+    pair = _many(kinds)
+    return compose([(Atoms((1 - q) * pair.q + q * pair.p, pair.q), blocks)], delta)
+
+
+def _within_sight(noise: Noise, clip: float, dimension: int, rows: Sequence[tuple[float, int]]) -> tuple[float, int]:
+    """The length of the attacked gradient, and the spread that is worst for all rows together at order 2."""
     information = noise.fisher_information()
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(information) / max(factor for factor, _ in rows))
     spread = 1
@@ -60,8 +92,7 @@ def one_gradient_loss(
         counts = 2 ** np.arange(int(math.log2(min(dimension, _MAX_SPREAD, max(1.0, (size / 0.003) ** 2)))) + 1)
         cost = np.sum([n * counts * noise.log_moment(f * clip / np.sqrt(counts), 2) for f, n in rows], axis=0)
         spread = int(counts[np.argmax(cost > cost.max() * (1 - 1e-9))])
-    parts = [(_released(noise, factor * clip / math.sqrt(spread), spread), count) for factor, count in rows]
-    return compose(parts, delta)
+    return clip, spread
 
 
 def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
@@ -122,16 +153,13 @@ def _released(noise: Noise, x: float, spread: int, q: float = 1.0) -> Atoms:
     the other way round. The divergence grows in every mass of P and falls in every mass of Q, so that P is taken from
     below and Q from above, by what each may err.
     """
+    if spread > 1:
+        pair = _many([_symmetric(noise, x, spread)])
+        return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
     (high, high_error), (low, low_error) = _coordinate(noise, x)
     nothing = Atoms(np.ones(1), np.ones(1))  # what is shown is less than the rounding of probabilities
     if not high.size:
         return nothing
-    if spread > 1:
-        # No larger than it is, and 0 where rounding leaves no sign of it.
-        loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
-        mass = np.maximum(high - high_error + low - low_error, 0.0)
-        pair = _many([(np.maximum(loss, 0.0), mass, spread)])
-        return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
     least = np.append(np.maximum(low - low_error, 0.0), np.maximum(high - high_error, 0.0))
     most = np.append(high + high_error, low + low_error)
     p = (1 - q) * np.roll(least, len(high)) + q * least
@@ -183,6 +211,14 @@ def _mass(noise: Noise, edges: Array) -> tuple[Array, Array]:
     tail = np.where(below, lower_tail[1:], upper_tail[:-1])
     mass = np.maximum(np.where(below, np.diff(lower_tail), -np.diff(upper_tail)), 0.0)
     return mass, np.asarray(2.0**-49 * (8 * tail - special.xlogy(tail, tail)), dtype=float)
+
+
+def _symmetric(noise: Noise, x: float, count: int) -> tuple[Array, Array, int]:
+    """Losses of intervals and masses of them with their mirror images, both from below, for so many coordinates."""
+    (high, high_error), (low, low_error) = _coordinate(noise, x)
+    # No larger than it is, and 0 where rounding leaves no sign of it.
+    loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
+    return np.maximum(loss, 0.0), np.maximum(high - high_error + low - low_error, 0.0), count
 
 
 def _many(kinds: Sequence[tuple[Array, Array, int]]) -> Atoms:
