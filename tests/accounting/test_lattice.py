@@ -37,9 +37,9 @@ def pairs(draw: st.DrawFn, largest: int = 12) -> Atoms:
     return Atoms(p / p.sum(), q / q.sum())
 
 
-@given(atoms=pairs(), step=st.floats(1e-3, 2.0))
-def test_lattice_never_increases_the_divergence(atoms: Atoms, step: float) -> None:
-    merged = merge(atoms.p, atoms.q, step)
+@given(atoms=pairs(), step=st.floats(1e-3, 2.0), downwards=st.booleans())
+def test_lattice_never_increases_the_divergence(atoms: Atoms, step: float, downwards: bool) -> None:
+    merged = merge(atoms.p, atoms.q, step, downwards=downwards)
     p, losses = merged.mass, merged.losses
     assert p.sum() <= 1 + 1e-12
     for epsilon in EPSILONS:

@@ -194,3 +194,11 @@ def test_gaussian_noise_without_sampling_is_known_exactly(steps: int, delta: flo
     exact = gaussian_epsilon(1.0, delta)
     value = lower(Gaussian(math.sqrt(steps)), Workload(1.0, steps, 1.0, 1), delta)
     assert 0.99 * exact < value <= exact
+
+
+@pytest.mark.parametrize(("sigma", "q", "steps", "delta"), [(0.45, 1e-3, 10, 1e-12), (0.5, 1e-4, 1000, 1e-8)])
+def test_rare_large_losses_are_seen_at_a_small_delta(sigma: float, q: float, steps: int, delta: float) -> None:
+    """A tilt would make many of them likely at once, and lifting the bulk by a step would take them all in."""
+    work = Workload(q, steps, 1.0, 1)
+    certified = Ledger().plus(Gaussian(sigma), work).certified(delta).value
+    assert 0.98 * certified < lower(Gaussian(sigma), work, delta) <= certified

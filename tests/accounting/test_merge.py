@@ -12,11 +12,12 @@ def normals(shift: float, count: int) -> tuple[np.ndarray, np.ndarray]:
     return p / p.sum(), q / q.sum()
 
 
+@pytest.mark.parametrize("downwards", [False, True])
 @pytest.mark.parametrize("origin", [0.0, 0.37])
 @pytest.mark.parametrize("step", [0.5, 0.01, 1e-4])
-def test_groups_have_the_ratio_of_their_lattice_point(step: float, origin: float) -> None:
+def test_groups_have_the_ratio_of_their_lattice_point(step: float, origin: float, downwards: bool) -> None:
     p, q = normals(0.5, 3001)
-    merged = merge(p, q, step, origin)
+    merged = merge(p, q, step, origin, downwards)
     assert merged.mass.sum() == pytest.approx(p.sum(), rel=1e-12)
     assert merged.other.sum() == pytest.approx(q.sum(), rel=1e-12)
     assert np.all(np.diff(merged.places) > 0)

@@ -9,6 +9,7 @@ and nothing is rounded down again.
 by e^(theta l)/M(theta) towards the epsilon in question, composed, and tilted back. What leaves the window on either
 side comes back on the other one, and would add to a mass there. The probability of that, under the tilted law, has
 Chernoff's bound, which is subtracted from every point, and so is the bound of the transform's rounding (`transform`).
+Where large losses are rare no tilt may be better; what leaves at the top is then a smaller loss, and costs nothing.
 
 **Rounding.** With u = 2^-53 a mass is made in a dozen operations, a sum of at most N atoms, and a tilt, which errs by
 u theta |l|: each step costs 2^-50 (16 + N + 4 theta |l|) of the mass, and 2^-50 (16 + N) (1 + |l|) of the loss.
@@ -23,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from plrvo.accounting.merge import merge
+from plrvo.accounting.merge import Merged, merge
 from plrvo.accounting.transform import law_of_sum
 from plrvo.noise.base import Array
 
@@ -55,7 +56,25 @@ def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
     size = SIZE if steps <= _MANY_STEPS else _LARGE_SIZE
     about = [(_Law.binned(atoms), times) for atoms, times in parts]
     theta = _tilt(about, delta)
-    bottom, top = _window(about, theta)
+    log_share = math.log(max(_CUT * delta, 5e-324))
+    tilted, flat = _window(about, theta), _window(about, 0.0, log_share - math.log(size), log_share)
+    found = _composed(parts, about, size, theta, tilted, theta)
+    if flat[1] - flat[0] < (tilted[1] - tilted[0]) / 2:  # large losses are rare, and a tilt makes many of them likely
+        found = max(found, _composed(parts, about, size, 0.0, flat, theta), key=lambda loss: loss.epsilon(delta))
+    return found
+
+
+def _composed(
+    parts: Sequence[tuple[Atoms, int]],
+    about: Sequence[tuple[_Law, int]],
+    size: int,
+    theta: float,
+    window: tuple[float, float],
+    metric: float,
+) -> ComposedLoss:
+    """With masses tilted by theta; `metric` is the tilt that says which of two ways to merge is better."""
+    bottom, top = window
+    steps = sum(times for _, times in parts)
     widest = max(float(atoms.losses.max() - atoms.losses.min()) for atoms, _ in parts)
     # A law that ends, ends in the window. Rounding down moves a step by at most two points: room for few steps.
     bottom = max(bottom, sum(times * float(atoms.losses.min()) for atoms, times in parts))
@@ -66,9 +85,7 @@ def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
     heavy = [_heavy(atoms, law) for (atoms, _), (law, _) in zip(parts, about, strict=True)]
     step = _fitted(heavy[heaviest], step)
 
-    merged = [
-        (merge(atoms.p, atoms.q, step, low), times) for (atoms, times), (low, _) in zip(parts, heavy, strict=True)
-    ]
+    merged = [(_merged(atoms, step, low, metric), times) for (atoms, times), (low, _) in zip(parts, heavy, strict=True)]
     laws = [(_Law(part.losses, part.mass), times) for part, times in merged]
     found = [law.moments(theta) for law, _ in laws]
     value = math.fsum(times * one[0] for one, (_, times) in zip(found, laws, strict=True))
@@ -119,8 +136,9 @@ class ComposedLoss:
             return 0.0
         # In units of e^-middle, so that no mass of Q is 0: where it would be, it is taken to be more.
         middle = float(self.losses[np.flatnonzero(usable[::-1])[-1]])
-        q = np.exp((self.log_p - (self.losses - middle))[::-1].astype(np.longdouble))
-        above_q = np.cumsum(np.maximum(q, 1e-290)) * (1 + 2.0**-34)
+        with np.errstate(over="ignore"):  # where Q is so large the threshold shows nothing
+            q = np.exp((self.log_p - (self.losses - middle))[::-1].astype(np.longdouble))
+            above_q = np.cumsum(np.maximum(q, 1e-290)) * (1 + 2.0**-34)
         found = np.log(gain[usable]) - np.log(above_q[usable])
         best = float(np.max(found)) + middle
         return max(0.0, best - 2.0**-48 * (1 + abs(best) + abs(middle)))
@@ -175,12 +193,18 @@ def _tilt(parts: Sequence[tuple[_Law, int]], delta: float) -> float:
     tilts = np.geomspace(1e-3, 1e4, 106) / spread
     found = [[times * np.array(law.moments(float(theta))) for law, times in parts] for theta in tilts]
     log_moments, means, _ = np.sum(found, axis=1).T
-    saddle = int(np.argmin((log_moments - math.log(delta)) / tilts))
+    epsilons = (log_moments - math.log(delta)) / tilts
+    saddle = int(np.argmin(epsilons))
     rarity = tilts * means - log_moments
-    return float(tilts[np.argmax(rarity >= rarity[saddle] / 2)])
+    enough = rarity >= rarity[saddle] / 2
+    if rarity[saddle] > -math.log(delta) / 2:  # else epsilon is near the end of the law, which is likely enough
+        enough &= epsilons <= 1.15 * epsilons[saddle]  # a rare large loss is seen all at once or not at all
+    return float(tilts[np.argmax(enough)])
 
 
-def _window(parts: Sequence[tuple[_Law, int]], theta: float) -> tuple[float, float]:
+def _window(
+    parts: Sequence[tuple[_Law, int]], theta: float, log_below: float = _LOG_TAIL, log_above: float = _LOG_TAIL
+) -> tuple[float, float]:
     """Losses between which all but all of the tilted law of the total lies, about."""
 
     def log_moment(at: float) -> float:
@@ -188,21 +212,24 @@ def _window(parts: Sequence[tuple[_Law, int]], theta: float) -> tuple[float, flo
 
     value = log_moment(theta)
     variance = sum(times * law.moments(theta)[2] for law, times in parts)
-    tilts = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-2, 6)]
-    top = min((log_moment(theta + s) - value - _LOG_TAIL) / s for s in tilts)
-    bottom = max((value - log_moment(theta - s) + _LOG_TAIL) / s for s in tilts)
+    tilts = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-6, 6)]
+    top = min((log_moment(theta + s) - value - log_above) / s for s in tilts)
+    bottom = max((value - log_moment(theta - s) + log_below) / s for s in tilts)
     return bottom, top
 
 
 def _outside(laws: Sequence[tuple[_Law, int]], theta: float, bottom: float, top: float) -> float:
-    """Chernoff's bound on the tilted probability of a total below `bottom`, or at `top` and above."""
+    """Chernoff's bound on the tilted probability of a total below `bottom`, or at `top` and above.
+
+    Without a tilt what leaves at the top comes back as a smaller loss, and is not charged.
+    """
     value = sum(times * law.moments(theta)[0] for law, times in laws)
     variance = sum(times * law.moments(theta)[2] for law, times in laws)
-    tilts = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-2, 6)]
+    tilts = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-4, 6)]
     bound = 0.0
     for sign, end in ((1, top), (-1, bottom)):
         furthest = sum(times * float(law.losses[-1 if sign > 0 else 0]) for law, times in laws)
-        if sign * (furthest - end) < -1e-9 * (1 + abs(end)):
+        if (sign > 0 and theta == 0) or sign * (furthest - end) < -1e-9 * (1 + abs(end)):
             continue
         exponents = []
         for s in tilts:
@@ -211,6 +238,12 @@ def _outside(laws: Sequence[tuple[_Law, int]], theta: float, bottom: float, top:
             exponents.append(moment - value - sign * s * end + slack)
         bound += math.exp(min(0.0, min(exponents)))
     return bound
+
+
+def _merged(atoms: Atoms, step: float, origin: float, theta: float) -> Merged:
+    """Upwards or downwards, whichever leaves more of the moment that epsilon depends on."""
+    ways = [merge(atoms.p, atoms.q, step, origin, downwards) for downwards in (False, True)]
+    return max(ways, key=lambda way: _Law(way.losses, way.mass).moments(theta)[0])
 
 
 def _capped(atoms: Atoms, chance: float) -> Atoms:

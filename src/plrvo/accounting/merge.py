@@ -6,7 +6,8 @@ last one it takes in the share that is needed. What is left of that atom begins 
 post-processing of the outputs, and their losses are lattice points, so that sums of them need no rounding.
 
 A group has atoms from about one step below its point to one step above. What is lost is the variance within groups, of
-second order in the step. Only the last group, at the largest losses, may find no atoms to balance it: what is left over
+second order in the step. The same can be done from the largest loss downwards, l the next lattice point below: better
+where the losses of nearly all mass lie within a step, and lifting that much would take in all atoms of large losses. Only the last group may find no atoms to balance it: what is left over
 is rounded down, and so is an atom that is within rounding of a lattice point.
 """
 
@@ -42,8 +43,8 @@ class Merged(NamedTuple):
         return np.asarray(self.origin + self.step * self.places, dtype=float)
 
 
-def merge(p: Array, q: Array, step: float, origin: float = 0.0) -> Merged:
-    """The pair (p, q) on the lattice `origin` + `step` times integers."""
+def merge(p: Array, q: Array, step: float, origin: float = 0.0, downwards: bool = False) -> Merged:
+    """The pair (p, q) on the lattice `origin` + `step` times integers; groups begin at the largest loss if told so."""
     keep = (p > 0) & (q > 0)
     p, q = p[keep], q[keep]
     order = np.argsort(p / q, kind="stable")
@@ -53,8 +54,15 @@ def merge(p: Array, q: Array, step: float, origin: float = 0.0) -> Merged:
         starts = np.arange(0, len(p), bundle)
         p, q = np.add.reduceat(p, starts), np.add.reduceat(q, starts)
     losses = np.log(p / q)
-    points = np.ceil((losses - origin - _NEAR * (1 + np.abs(losses))) / step)
-    places, mass, other, most = _groups(p, q, points.astype(np.int64), np.exp(-(origin + step * points)))
+    if downwards:  # the pair (q, p) upwards: its losses have the other sign
+        points = -np.floor((losses - origin) / step)[::-1]
+        places, other, mass, most = _groups(
+            q[::-1], p[::-1], points.astype(np.int64), np.exp(origin - step * points), left=0
+        )
+        places = -places
+    else:
+        points = np.ceil((losses - origin - _NEAR * (1 + np.abs(losses))) / step)
+        places, mass, other, most = _groups(p, q, points.astype(np.int64), np.exp(-(origin + step * points)), left=-1)
     found, where = np.unique(places, return_inverse=True)
     total = np.bincount(where, mass).astype(float)
     filled = total > 0
@@ -63,9 +71,12 @@ def merge(p: Array, q: Array, step: float, origin: float = 0.0) -> Merged:
 
 
 def _groups(
-    p: Array, q: Array, points: NDArray[np.int64], factors: Array
+    p: Array, q: Array, points: NDArray[np.int64], factors: Array, left: int
 ) -> tuple[NDArray[np.int64], Array, Array, int]:
-    """Places and masses of the groups, and the most atoms in one; `factors` are e^-l for the point above an atom."""
+    """Places and masses of the groups, and the most atoms in one; `factors` are e^-l for the point above an atom.
+
+    `left` is how far from its point the end of the last group goes, which finds nothing to balance it.
+    """
     ps, qs, above, scale = p.tolist(), q.tolist(), points.tolist(), factors.tolist()
     places, masses, others = [], [], []
     count, i, share, most = len(ps), 0, 1.0, 0
@@ -98,7 +109,7 @@ def _groups(
                 mass_q += qs[i]
                 i += 1
         balanced = 1.0 if found >= missing else found / missing
-        places += [place, place - 1]
+        places += [place, place + left]
         masses += [mass + balanced * short, (1 - balanced) * short]
         others += [mass_q + balanced * short_q, (1 - balanced) * short_q]
         most = max(most, i - first)
