@@ -235,14 +235,20 @@ def _many(kinds: Sequence[tuple[Array, Array, int]]) -> Atoms:
     squares = sum(count * float(np.sum(mass * loss**2)) for loss, mass, count in kinds)
     most = sum(count * float(loss.max()) for loss, _, count in kinds)
     room = min(most, squares / 2 + 12 * math.sqrt(squares)) / (SIZE / 2 - 8)
-    # The step is chosen so that the heaviest loss (that of all but all mass for Laplace noise) falls on the lattice.
+    # The step is chosen so that the heaviest losses (all but all of them for Laplace noise) balance on the lattice.
     loss, mass, _ = max(kinds, key=lambda kind: kind[2] * float(np.sum(kind[1] * kind[0] ** 2)))
     heavy = float(loss[np.argmax(mass * loss**2)])
+    levels = max(1, min(4096, math.floor(heavy / room)))
+    near = np.abs(loss - heavy) <= heavy / levels
+    odds = np.sum(mass[near] / (1 + np.exp(-loss[near]))) / np.sum(mass[near] / (1 + np.exp(loss[near])))
+    heavy = max(float(np.log(odds)), heavy / 2)
     heavy -= min(2.0**-37, 1e-4 * heavy)  # below all losses that rounding alone makes different
-    step = heavy / max(1, min(4096, math.floor(heavy / room)))
+    step = heavy / levels
     rows = []
     for loss, mass, count in kinds:
-        pair = merge(mass / (1 + np.exp(-loss)), mass / (1 + np.exp(loss)), step)
+        high, low = mass / (1 + np.exp(-loss)), mass / (1 + np.exp(loss))
+        ways = [merge(high, low, step, downwards=downwards) for downwards in (False, True)]
+        pair = max(ways, key=lambda way: float(np.sum((way.mass + way.other) * way.places.astype(float) ** 2)))
         row: Array = np.zeros(SIZE)
         fits = pair.places < SIZE // 2  # what does not fit is left out
         places, both = pair.places[fits], (pair.mass + pair.other)[fits]

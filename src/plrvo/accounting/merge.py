@@ -7,8 +7,9 @@ post-processing of the outputs, and their losses are lattice points, so that sum
 
 A group has atoms from about one step below its point to one step above. What is lost is the variance within groups, of
 second order in the step. The same can be done from the largest loss downwards, l the next lattice point below: better
-where the losses of nearly all mass lie within a step, and lifting that much would take in all atoms of large losses. Only the last group may find no atoms to balance it: what is left over
-is rounded down, and so is an atom that is within rounding of a lattice point.
+where nearly all mass lies within a step, and lifting that much would take in all atoms of large losses. Only the last
+group may find no atoms to balance it: what is left over is rounded down, and so is an atom that is within rounding of a
+lattice point.
 """
 
 from __future__ import annotations
