@@ -61,5 +61,5 @@ def test_what_leaves_a_window_is_no_more_than_its_bound(end):
     law = np.zeros(SIZE)
     law[1], law[-1] = 0.75, 0.25
     exact = mp.fsum(binomial(1000, mpf(3) / 4, k) for k in range((end + 1000) // 2, 1001))
-    assert exact <= _beyond(law, 1000, end) <= 100 * exact
-    assert _beyond(law, 1000, 1001) == 0
+    assert exact <= _beyond([(law, 1000)], end) <= 100 * exact
+    assert _beyond([(law, 1000)], 1001) == 0

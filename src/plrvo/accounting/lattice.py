@@ -1,12 +1,18 @@
 """Composition of pairs (P, Q) through the distribution of the loss log(P/Q) under P, erring on the lower side only.
 
 The hockey-stick divergence of composed pairs is E_P[(1 - e^(epsilon - sum of losses))_+], increasing in every loss. So
-each of these keeps it a lower bound: merging atoms (a post-processing of the outputs), rounding a loss down, dropping
-P-mass, and a sum that leaves the window of the Fourier transform at the top and comes back at the bottom. A sum that
-leaves at the bottom would err upwards; the probability of that has a Chernoff bound, which is charged to delta.
+each of these keeps it a lower bound: merging atoms (a post-processing of the outputs), rounding a loss down, and
+dropping P-mass. One step is merged onto a lattice (`to_lattice`), once; the sum of T such losses is on the lattice too,
+and nothing is rounded down again.
 
-Rounding is charged in the same ways. From every point the bound of the transform is subtracted (`transform`); masses
-and losses are made in a dozen operations, so each step costs 2^-48 of the mass, and of the largest loss plus one.
+**The transform.** Its rounding is nothing in the bulk of a distribution and everything in a tail. So masses are tilted
+by e^(theta l)/M(theta) towards the epsilon in question, composed, and tilted back. What leaves the window on either
+side comes back on the other one, and would add to a mass there. The probability of that, under the tilted law, has
+Chernoff's bound, which is subtracted from every point, and so is the bound of the transform's rounding (`transform`).
+Where large losses are rare no tilt may be better; what leaves at the top is then a smaller loss, and costs nothing.
+
+**Rounding.** With u = 2^-53 a mass is made in a dozen operations, a sum of at most N atoms, and a tilt, which errs by
+u theta |l|: each step costs 2^-50 (16 + N + 4 theta |l|) of the mass, and 2^-50 (16 + N) (1 + |l|) of the loss.
 """
 
 from __future__ import annotations
@@ -14,13 +20,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from plrvo.accounting.merge import Merged, merge
 from plrvo.accounting.transform import law_of_sum
 from plrvo.noise.base import Array
 
 SIZE = 1 << 16  # points of the lattice
+_LARGE_SIZE = 1 << 18
+_MANY_STEPS = 100_000  # merging costs about 50 T / size^2 of epsilon
+_LOG_TAIL = math.log(1e-10)  # of the tilted law, outside the window
+_CUT = 1e-4  # share of delta below which losses beyond a cap are as likely; they are lowered to it
+_HAIR = 2.0**-50
 
 
 @dataclass(frozen=True)
@@ -30,141 +43,228 @@ class Atoms:
     p: Array
     q: Array
 
-    @property
+    @cached_property
     def losses(self) -> Array:
         return np.log(self.p / self.q)
 
 
 def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
     """The given pairs, each so many times, all independent."""
-    bottom, step = _window([(_Binned.of(atoms.losses, atoms.p), times) for atoms, times in parts], _share(delta))
-    first = math.floor(bottom / step)
-    offset = 0
-    rounded, wrapped = [], []
-    for atoms, times in parts:
-        start, mass = to_lattice(atoms, step)
-        rounded.append((_Binned.of(step * (start + np.arange(len(mass), dtype=float)), mass), times))
-        # The mean is brought to zero, so that a window around it holds the sum.
-        centre = round(float(np.sum(mass * np.arange(len(mass))) / np.sum(mass)))
-        offset += times * (start + centre)
-        places = (np.arange(len(mass)) - centre) % SIZE
-        wrapped.append((np.bincount(places, mass, minlength=SIZE).astype(float), times))
-    total = law_of_sum(wrapped, SIZE)
-    hair = 2.0**-48 * sum(times for _, times in parts)
-    mass = np.maximum(total.law - total.error, 0.0) * math.exp(-hair)
-    largest = max(float(np.abs(atoms.losses).max()) for atoms, _ in parts)
-    # Point j of the transform is loss (offset + j) * step up to multiples of the window, which starts at `first`.
-    escape = _chance_below(rounded, step * first)
-    return ComposedLoss(step, first, np.roll(mass, offset - first), escape, hair * (1 + largest))
+    share = _CUT * delta / len(parts)
+    parts = [(_capped(atoms, share / times), times) for atoms, times in parts]
+    steps = sum(times for _, times in parts)
+    size = SIZE if steps <= _MANY_STEPS else _LARGE_SIZE
+    about = [(_Law.binned(atoms), times) for atoms, times in parts]
+    theta = _tilt(about, delta)
+    log_share = math.log(max(_CUT * delta, 5e-324))
+    tilted, flat = _window(about, theta), _window(about, 0.0, log_share - math.log(size), log_share)
+    found = _composed(parts, about, size, theta, tilted, theta)
+    if flat[1] - flat[0] < (tilted[1] - tilted[0]) / 2:  # large losses are rare, and a tilt makes many of them likely
+        found = max(found, _composed(parts, about, size, 0.0, flat, theta), key=lambda loss: loss.epsilon(delta))
+    return found
+
+
+def _composed(
+    parts: Sequence[tuple[Atoms, int]],
+    about: Sequence[tuple[_Law, int]],
+    size: int,
+    theta: float,
+    window: tuple[float, float],
+    metric: float,
+) -> ComposedLoss:
+    """With masses tilted by theta; `metric` is the tilt that says which of two ways to merge is better."""
+    bottom, top = window
+    steps = sum(times for _, times in parts)
+    widest = max(float(atoms.losses.max() - atoms.losses.min()) for atoms, _ in parts)
+    # A law that ends, ends in the window. Rounding down moves a step by at most two points: room for few steps.
+    bottom = max(bottom, sum(times * float(atoms.losses.min()) for atoms, times in parts))
+    top = min(top, sum(times * float(atoms.losses.max()) for atoms, times in parts))
+    room = 32 + min(2 * steps, size // 32)
+    step = max(top - bottom, 1e-3 * widest, 1e-9) / (size - 32 - room)
+    heaviest = max(range(len(parts)), key=lambda i: parts[i][1] * about[i][0].moments(theta)[2])
+    heavy = [_heavy(atoms, law) for (atoms, _), (law, _) in zip(parts, about, strict=True)]
+    step = _fitted(heavy[heaviest], step)
+
+    merged = [(_merged(atoms, step, low, metric), times) for (atoms, times), (low, _) in zip(parts, heavy, strict=True)]
+    laws = [(_Law(part.losses, part.mass), times) for part, times in merged]
+    found = [law.moments(theta) for law, _ in laws]
+    value = math.fsum(times * one[0] for one, (_, times) in zip(found, laws, strict=True))
+    offset, folded = 0, []
+    for (part, times), (log_moment, mean, _) in zip(merged, found, strict=True):
+        tilted = np.exp(np.log(part.mass) + theta * part.losses - log_moment - 2.0**-46)
+        centre = round((mean - part.origin) / step)
+        folded.append((np.bincount((part.places - centre) % size, tilted, minlength=size).astype(float), times))
+        offset += times * centre
+    total = law_of_sum(folded, size)
+    # The window was found for the law before merging, whose mean may be larger.
+    mean = sum(times * one[1] for one, (_, times) in zip(found, laws, strict=True))
+    middle = sum(times * law.moments(theta)[1] for law, times in about)
+    origin = math.fsum(times * part.origin for part, times in merged)
+    first = math.floor((bottom + min(0.0, mean - middle) - origin) / step) - room
+    start = origin + step * first
+    outside = _outside(laws, theta, start, start + step * size)
+    mass = np.maximum(np.roll(total.law, offset - first) - total.error - outside, 0.0)
+
+    largest = max(float(np.abs(law.losses).max()) for law, _ in laws)
+    digits = 16 + max(part.most for part, _ in merged)
+    loss_hair = _HAIR * steps * digits * (1 + largest)
+    mass_hair = _HAIR * (steps * (digits + 4 * theta * largest) + 4 * (abs(value) + abs(theta * start)) + 256)
+    mass_hair += 2.0**-46 * steps
+    losses = start + step * np.arange(size, dtype=float)
+    keep = mass > 0
+    with np.errstate(divide="ignore"):
+        log_p = np.log(mass[keep]) + (value - theta * losses[keep] - mass_hair)
+    return ComposedLoss(losses[keep] - loss_hair, log_p)
 
 
 @dataclass(frozen=True)
 class ComposedLoss:
-    """P-masses at losses (first + j) * step - lowered, and what delta loses to sums below the window."""
+    """Losses from below, in increasing order, and logarithms of P-masses from below."""
 
-    step: float
-    first: int
-    p: Array
-    escape: float
-    lowered: float
-
-    @property
-    def losses(self) -> Array:
-        return self.step * (self.first + np.arange(len(self.p), dtype=float)) - self.lowered
+    losses: Array
+    log_p: Array
 
     def epsilon(self, delta: float) -> float:
         """The largest epsilon that a threshold test on the loss shows at this delta."""
-        gain = np.cumsum(self.p[::-1]) - delta - self.escape
+        if not len(self.losses):
+            return 0.0
+        p = np.exp(self.log_p[::-1].astype(np.longdouble))
+        above_p = np.cumsum(p) * (1 - 2.0**-34)  # a sum of so many terms, should a long double be a double
+        gain = above_p - delta
         usable = gain > 0
         if not np.any(usable):
             return 0.0
-        with np.errstate(divide="ignore"):
-            log_above_q = np.logaddexp.accumulate((np.log(self.p) - self.losses)[::-1])
-        return max(0.0, float(np.max(np.log(gain[usable]) - log_above_q[usable])))
+        # In units of e^-middle, so that no mass of Q is 0: where it would be, it is taken to be more.
+        middle = float(self.losses[np.flatnonzero(usable[::-1])[-1]])
+        with np.errstate(over="ignore"):  # where Q is so large the threshold shows nothing
+            q = np.exp((self.log_p - (self.losses - middle))[::-1].astype(np.longdouble))
+            above_q = np.cumsum(np.maximum(q, 1e-290)) * (1 + 2.0**-34)
+        found = np.log(gain[usable]) - np.log(above_q[usable])
+        best = float(np.max(found)) + middle
+        return max(0.0, best - 2.0**-48 * (1 + abs(best) + abs(middle)))
 
     def delta(self, epsilon: float) -> float:
         gain = np.maximum(-np.expm1(np.minimum(epsilon - self.losses, 0.0)), 0.0)
-        return max(0.0, float(np.sum(self.p * gain)) - self.escape)
+        return float(np.sum(np.exp(self.log_p) * gain)) * (1 - 2.0**-34)
 
 
 @dataclass(frozen=True)
-class _Binned:
-    """A distribution of the loss in few points, each rounded down: what its left tail says is no understatement."""
+class _Law:
+    """A distribution of the loss."""
 
     losses: Array
     p: Array
 
     @staticmethod
-    def of(losses: Array, p: Array) -> _Binned:
-        # Bins grow geometrically away from the mean: most of the mass sits in a small part of the range.
+    def binned(atoms: Atoms) -> _Law:
+        """In few points, about: bins grow geometrically away from the mean, as most of the mass is near it."""
+        losses, p = atoms.losses, atoms.p
         mean = float(np.sum(p * losses) / np.sum(p))
         unit, width = 1e-7 * float(losses.max() - losses.min()) or 1.0, 0.015
         bins = np.floor(np.arcsinh((losses - mean) / unit) / width).astype(np.int64)
-        first = int(bins.min())
-        mass = np.bincount(bins - first, p).astype(float)
+        bins -= int(bins.min())
+        mass, moment = np.bincount(bins, p).astype(float), np.bincount(bins, p * (losses - mean)).astype(float)
         filled = np.flatnonzero(mass > 0)
-        return _Binned(mean + unit * np.sinh(width * (first + filled)), mass[filled])
+        return _Law(mean + moment[filled] / mass[filled], mass[filled])
 
-    def log_mgf(self, tilts: Array) -> Array:
-        exponent = tilts[:, None] * self.losses
-        top = exponent.max(axis=1, keepdims=True)
-        return np.log(np.exp(exponent - top) @ self.p) + top[:, 0]
+    @cached_property
+    def log_p(self) -> Array:
+        return np.log(self.p)
 
-
-_TILTS = np.geomspace(1e-3, 1e5, 65)
-
-
-def _share(delta: float) -> float:
-    """What may leave the window; never 0, which has no logarithm. Whatever leaves is charged."""
-    return max(1e-4 * delta, 5e-324)
-
-
-def _window(parts: Sequence[tuple[_Binned, int]], tolerance: float) -> tuple[float, float]:
-    """Start and step of a window that holds the total loss, rounded down, up to about `tolerance`."""
-    up = np.sum([times * part.log_mgf(_TILTS) for part, times in parts], axis=0)
-    down = np.sum([times * part.log_mgf(-_TILTS) for part, times in parts], axis=0)
-    # The bins lie up to 1.5 % of the distance from the mean too low, which the top makes up for.
-    mean = sum(times * float(np.sum(part.p * part.losses)) for part, times in parts)
-    top = mean + 1.02 * (float(np.min((up - math.log(tolerance)) / _TILTS)) - mean)
-    bottom = -float(np.min((down - math.log(tolerance)) / _TILTS))
-    bottom = max(bottom, sum(times * float(part.losses[0]) for part, times in parts))
-    # Rounding down moves a step by at most two points; room for all of that, or for an eighth of the window.
-    room = min(2 * sum(times for _, times in parts) + 4, SIZE // 8)
-    widest = max(float(part.losses[-1] - part.losses[0]) for part, _ in parts)
-    step = max(top - bottom, 1e-3 * widest, 1e-9) / (SIZE - room - 2)
-    return bottom - room * step, step
+    def moments(self, theta: float) -> tuple[float, float, float]:
+        """log of the moment generating function, mean and variance, tilted by e^(theta l)."""
+        exponent = self.log_p + theta * self.losses
+        top = float(exponent.max())
+        weight = np.exp(exponent - top)
+        total = float(weight.sum())
+        mean = float(weight @ self.losses) / total
+        return math.log(total) + top, mean, float(weight @ (self.losses - mean) ** 2) / total
 
 
-def _chance_below(parts: Sequence[tuple[_Binned, int]], bottom: float) -> float:
-    """Chernoff's bound on the probability that the total loss is below the window, where it would come back on top."""
-    if sum(times * float(part.losses[0]) for part, times in parts) >= bottom:
-        return 0.0
-    exponents = np.sum([times * part.log_mgf(-_TILTS) for part, times in parts], axis=0) + _TILTS * bottom
-    return math.exp(min(0.0, float(np.min(exponents))))
+def _tilt(parts: Sequence[tuple[_Law, int]], delta: float) -> float:
+    """A theta that brings the tail at epsilon near to the bulk, and leaves the bulk in sight; any value is valid.
 
-
-def to_lattice(atoms: Atoms, step: float) -> tuple[int, Array]:
-    """First index and P-masses of a pair on the lattice that is less distinguishable than `atoms`.
-
-    The atoms of a cell are merged. Of two neighbouring cells the masses that balance around the point between them,
-    P - e^l Q > 0 above it and as much below zero under it, are merged onto that point, where their ratio is exactly
-    e^l. What is left over on one side is rounded down. In a smooth distribution that is a small part, so the error is
-    of second order in the step.
+    Chernoff's epsilon, (log M(theta) - log delta)/theta, is least at the saddle point. The loss that theta makes the
+    mean has a probability of about e^-D, D = theta mean - log M; half of the saddle point's D is enough.
     """
-    keep = (atoms.p > 0) & (atoms.q > 0)
-    p, q = atoms.p[keep], atoms.q[keep]
-    cell = np.floor(np.log(p / q) / step).astype(np.int64)
-    first = int(cell.min()) // 2 * 2
-    count = (int(cell.max()) - first) // 2 * 2 + 2
-    in_p = np.bincount(cell - first, p, minlength=count).reshape(-1, 2)
-    in_q = np.bincount(cell - first, q, minlength=count).reshape(-1, 2)
-    middle = step * (first + 1 + 2 * np.arange(len(in_p)))
-    # In units of e^middle: the right cell's surplus of P over the point between, the left cell's shortfall.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        scaled_p = in_p * np.exp(-middle)[:, None]
-        surplus = np.maximum(scaled_p[:, 1] - in_q[:, 1], 0.0)
-        shortfall = np.maximum(in_q[:, 0] - scaled_p[:, 0], 0.0)
-        lifted = np.where(shortfall > surplus, surplus / shortfall, 1.0)
-    lifted = np.where((shortfall > 0) & np.isfinite(lifted), lifted, 0.0)
-    left = in_p[:, 0] * (1 - lifted)
-    return first, np.stack([left, in_p[:, 1] + in_p[:, 0] - left], axis=1).ravel()
+    spread = math.sqrt(sum(times * law.moments(0.0)[2] for law, times in parts))
+    if not spread > 0:
+        return 0.0
+    tilts = np.geomspace(1e-3, 1e4, 106) / spread
+    found = [[times * np.array(law.moments(float(theta))) for law, times in parts] for theta in tilts]
+    log_moments, means, _ = np.sum(found, axis=1).T
+    epsilons = (log_moments - math.log(delta)) / tilts
+    saddle = int(np.argmin(epsilons))
+    rarity = tilts * means - log_moments
+    enough = rarity >= rarity[saddle] / 2
+    if rarity[saddle] > -math.log(delta) / 2:  # else epsilon is near the end of the law, which is likely enough
+        enough &= epsilons <= 1.15 * epsilons[saddle]  # a rare large loss is seen all at once or not at all
+    return float(tilts[np.argmax(enough)])
+
+
+def _window(
+    parts: Sequence[tuple[_Law, int]], theta: float, log_below: float = _LOG_TAIL, log_above: float = _LOG_TAIL
+) -> tuple[float, float]:
+    """Losses between which all but all of the tilted law of the total lies, about."""
+
+    def log_moment(at: float) -> float:
+        return sum(times * law.moments(at)[0] for law, times in parts)
+
+    value = log_moment(theta)
+    variance = sum(times * law.moments(theta)[2] for law, times in parts)
+    tilts = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-6, 6)]
+    top = min((log_moment(theta + s) - value - log_above) / s for s in tilts)
+    bottom = max((value - log_moment(theta - s) + log_below) / s for s in tilts)
+    return bottom, top
+
+
+def _outside(laws: Sequence[tuple[_Law, int]], theta: float, bottom: float, top: float) -> float:
+    """Chernoff's bound on the tilted probability of a total below `bottom`, or at `top` and above.
+
+    Without a tilt what leaves at the top comes back as a smaller loss, and is not charged.
+    """
+    value = sum(times * law.moments(theta)[0] for law, times in laws)
+    variance = sum(times * law.moments(theta)[2] for law, times in laws)
+    tilts = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-4, 6)]
+    bound = 0.0
+    for sign, end in ((1, top), (-1, bottom)):
+        furthest = sum(times * float(law.losses[-1 if sign > 0 else 0]) for law, times in laws)
+        if (sign > 0 and theta == 0) or sign * (furthest - end) < -1e-9 * (1 + abs(end)):
+            continue
+        exponents = []
+        for s in tilts:
+            moment = sum(times * law.moments(theta + sign * s)[0] for law, times in laws)
+            slack = 1e-12 * (abs(moment) + abs(value)) + 1e-13 * sum(times for _, times in laws)
+            exponents.append(moment - value - sign * s * end + slack)
+        bound += math.exp(min(0.0, min(exponents)))
+    return bound
+
+
+def _merged(atoms: Atoms, step: float, origin: float, theta: float) -> Merged:
+    """Upwards or downwards, whichever leaves more of the moment that epsilon depends on."""
+    ways = [merge(atoms.p, atoms.q, step, origin, downwards) for downwards in (False, True)]
+    return max(ways, key=lambda way: _Law(way.losses, way.mass).moments(theta)[0])
+
+
+def _capped(atoms: Atoms, chance: float) -> Atoms:
+    """With losses that are exceeded so rarely that they hardly count lowered to one: they would widen the window."""
+    order = np.argsort(atoms.losses)[::-1]
+    beyond = int(np.searchsorted(np.cumsum(atoms.p[order]), chance))
+    cap = float(atoms.losses[order[min(beyond, len(order) - 1)]])
+    return Atoms(atoms.p, np.maximum(atoms.q, atoms.p * math.exp(-cap)))
+
+
+def _heavy(atoms: Atoms, law: _Law) -> tuple[float, float]:
+    """Losses, slightly lowered, near which most of the mass is: the lower one becomes a lattice point.
+
+    Laplace noise has its mass on two losses, which the rounding of masses makes many nearly equal ones.
+    """
+    at = law.losses[np.argsort(law.p)[-2:]]
+    near = [float(atoms.losses[np.argmin(np.abs(atoms.losses - loss))]) for loss in sorted(at)]
+    return near[0] - 2.0**-38 * (1 + abs(near[0])), near[-1] - 2.0**-38 * (1 + abs(near[-1]))
+
+
+def _fitted(heavy: tuple[float, float], step: float) -> float:
+    """A step that is slightly larger, if both heavy losses are then on the lattice."""
+    between = math.floor((heavy[1] - heavy[0]) / step)
+    return (heavy[1] - heavy[0]) / between if between >= 16 else step

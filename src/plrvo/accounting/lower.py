@@ -4,7 +4,8 @@ The attacked gradient is fixed: norm C, spread equally over m coordinates. A coo
 intervals (a post-processing, so nothing is overstated), which gives an exact pair of discrete distributions; m of them,
 the sampling coin, and T steps are composed so that every approximation errs downwards (`lattice`).
 
-With a shared scale the coordinates are not independent; the bound then attacks one coordinate. On a grid the attacked
+With a shared scale the coordinates are not independent; the bound then attacks one of them, or counts the signs of all
+(`signs`), whichever shows more. On a grid the attacked
 gradient is one of whole cells, no longer than the clip, and intervals end between cells.
 """
 
@@ -19,6 +20,8 @@ import numpy as np
 from scipy import special
 
 from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
+from plrvo.accounting.merge import merge
+from plrvo.accounting.signs import sign_count
 from plrvo.accounting.transform import law_of_sum
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
@@ -33,11 +36,21 @@ _SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothin
 
 def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
-    parts = []
-    for noise, work in _few_kinds(entries):
-        unit, clip = _in_units(noise, work.clip)
-        parts.append((_step(unit, clip, work.dimension, work.sample_rate), work.steps))
-    return compose(parts, delta)
+    few = _few_kinds(entries)
+    found = compose([(_attack(*entry), entry[1].steps) for entry in few], delta)
+    if any(noise.shared and work.dimension > 1 for noise, work in few):
+        by_signs = compose([(_attack(*entry, signs=True), entry[1].steps) for entry in few], delta)
+        found = max(found, by_signs, key=lambda loss: loss.epsilon(delta))
+    return found
+
+
+def _attack(noise: Noise, work: Workload, signs: bool = False) -> Atoms:
+    """One step of a workload; with `signs`, those of all coordinates are counted where they share a scale."""
+    unit, clip = _in_units(noise, work.clip)
+    if signs and unit.shared and unit.seed is not None and work.dimension > 1:
+        clip = min(clip, _LARGEST_SIGNAL / math.sqrt(unit.fisher_information()))
+        return sign_count(unit.seed, clip, work.dimension, work.sample_rate)
+    return _step(unit, clip, work.dimension, work.sample_rate)
 
 
 def one_gradient_loss(
@@ -51,6 +64,26 @@ def one_gradient_loss(
     noise, clip = _in_units(noise, clip)
     if clip < _SHORTEST:
         return compose([(Atoms(np.ones(1), np.ones(1)), 1)], delta)
+    clip, spread = _within_sight(noise, clip, dimension, rows)
+    parts = [(_released(noise, factor * clip / math.sqrt(spread), spread), count) for factor, count in rows]
+    return compose(parts, delta)
+
+
+def blocks_loss(
+    noise: Noise, clip: float, dimension: int, rows: Sequence[tuple[float, int]], q: float, blocks: int, delta: float
+) -> ComposedLoss:
+    """As `one_gradient_loss`, for `blocks` independent blocks of such rows; one coin of probability q for each."""
+    noise, clip = _in_units(noise, clip)
+    if clip < _SHORTEST:
+        return compose([(Atoms(np.ones(1), np.ones(1)), 1)], delta)
+    clip, spread = _within_sight(noise, clip, dimension, rows)
+    kinds = [_symmetric(noise, factor * clip / math.sqrt(spread), spread * count) for factor, count in rows]
+    pair = _many(kinds)
+    return compose([(Atoms((1 - q) * pair.q + q * pair.p, pair.q), blocks)], delta)
+
+
+def _within_sight(noise: Noise, clip: float, dimension: int, rows: Sequence[tuple[float, int]]) -> tuple[float, int]:
+    """The length of the attacked gradient, and the spread that is worst for all rows together at order 2."""
     information = noise.fisher_information()
     clip = min(clip, _LARGEST_SIGNAL / math.sqrt(information) / max(factor for factor, _ in rows))
     spread = 1
@@ -59,8 +92,7 @@ def one_gradient_loss(
         counts = 2 ** np.arange(int(math.log2(min(dimension, _MAX_SPREAD, max(1.0, (size / 0.003) ** 2)))) + 1)
         cost = np.sum([n * counts * noise.log_moment(f * clip / np.sqrt(counts), 2) for f, n in rows], axis=0)
         spread = int(counts[np.argmax(cost > cost.max() * (1 - 1e-9))])
-    parts = [(_released(noise, factor * clip / math.sqrt(spread), spread), count) for factor, count in rows]
-    return compose(parts, delta)
+    return clip, spread
 
 
 def _few_kinds(entries: Sequence[Entry]) -> list[Entry]:
@@ -121,15 +153,13 @@ def _released(noise: Noise, x: float, spread: int, q: float = 1.0) -> Atoms:
     the other way round. The divergence grows in every mass of P and falls in every mass of Q, so that P is taken from
     below and Q from above, by what each may err.
     """
+    if spread > 1:
+        pair = _many([_symmetric(noise, x, spread)])
+        return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
     (high, high_error), (low, low_error) = _coordinate(noise, x)
     nothing = Atoms(np.ones(1), np.ones(1))  # what is shown is less than the rounding of probabilities
     if not high.size:
         return nothing
-    if spread > 1:
-        # No larger than it is, and 0 where rounding leaves no sign of it.
-        loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
-        pair = _many(np.maximum(loss, 0.0), np.maximum(high - high_error + low - low_error, 0.0), spread)
-        return Atoms((1 - q) * pair.q + q * pair.p, pair.q)
     least = np.append(np.maximum(low - low_error, 0.0), np.maximum(high - high_error, 0.0))
     most = np.append(high + high_error, low + low_error)
     p = (1 - q) * np.roll(least, len(high)) + q * least
@@ -160,7 +190,7 @@ def _coordinate(noise: Noise, x: float) -> tuple[tuple[Array, Array], tuple[Arra
     """Masses of intervals to the right of x/2, moved by x and not moved, with errors. The left is the mirror image."""
     scale = 1 / math.sqrt(noise.fisher_information())
     near = np.linspace(0.0, x / 2, 257)[:-1]
-    far = np.concatenate([np.linspace(0.0, 12.0, 700), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
+    far = np.concatenate([np.linspace(0.0, 12.0, 2400), np.geomspace(12.0, 1e9, 300)[1:], [np.inf]])
     t = np.concatenate([near, x / 2 + scale * far])
     if noise.cell:  # borders between cells of the output, whose middle is at x/2
         border = 0.5 * (1 + round(x / noise.cell) % 2)
@@ -183,30 +213,54 @@ def _mass(noise: Noise, edges: Array) -> tuple[Array, Array]:
     return mass, np.asarray(2.0**-49 * (8 * tail - special.xlogy(tail, tail)), dtype=float)
 
 
-def _many(loss: Array, mass: Array, count: int) -> Atoms:
-    """`count` independent coordinates, with losses on a lattice.
+def _symmetric(noise: Noise, x: float, count: int) -> tuple[Array, Array, int]:
+    """Losses of intervals and masses of them with their mirror images, both from below, for so many coordinates."""
+    (high, high_error), (low, low_error) = _coordinate(noise, x)
+    # No larger than it is, and 0 where rounding leaves no sign of it.
+    loss = np.log(np.maximum(high - high_error, 1e-300) / np.maximum(low + low_error, high * 1e-200))
+    return np.maximum(loss, 0.0), np.maximum(high - high_error + low - low_error, 0.0), count
 
-    An interval and its mirror image have losses +l and -l, and `mass` together. Exchanging the two with a small
-    probability (a post-processing) lowers l, here to the next lattice point, so that all losses are multiples of the
-    step and their sum is exact.
+
+def _many(kinds: Sequence[tuple[Array, Array, int]]) -> Atoms:
+    """Independent coordinates of several kinds (losses, masses, how many), with losses on a lattice.
+
+    An interval and its mirror image have losses +l and -l, and `mass` together. Intervals are merged so that l is a
+    lattice point (`merge`), and their mirror images in the same way, so that the sum of all losses is exact. Where l is
+    rounded down the two are exchanged with a small probability, a post-processing that keeps their mass.
     """
-    if not np.any(loss > 0):
+    kinds = [kind for kind in kinds if np.any(kind[0] > 0)]
+    if not kinds:
         return Atoms(np.ones(1), np.ones(1))
-    room = SIZE / 2 / (12 * math.sqrt(count) + count * float(loss.max()) / 2)
-    levels = max(2, min(4096, int(room)))
-    # The step is chosen so that one group of losses (all but all of them for Laplace noise) falls on the lattice.
-    candidates = np.quantile(loss[loss > 0], [0.25, 0.5, 0.75, 1.0]) * (1 - 1e-7) / levels
-    index = [np.minimum(np.floor(loss / step), 2 * levels) for step in candidates]
-    best = int(np.argmax([np.sum(mass * (i * step) ** 2) for i, step in zip(index, candidates, strict=True)]))
-    step, cells = candidates[best], index[best].astype(np.int64)
-    share = 1 / (1 + np.exp(-step * cells))  # of the mass of +l and -l that lies at +l, with the example
-    row: Array = np.zeros(SIZE)
-    row += np.bincount(cells, mass * (1 - share), minlength=SIZE)
-    row += np.bincount(-cells % SIZE, mass * share, minlength=SIZE)
-    total = law_of_sum([(row, count)], SIZE)
+    # The size of the sum: its mean and twelve standard deviations.
+    squares = sum(count * float(np.sum(mass * loss**2)) for loss, mass, count in kinds)
+    most = sum(count * float(loss.max()) for loss, _, count in kinds)
+    room = min(most, squares / 2 + 12 * math.sqrt(squares)) / (SIZE / 2 - 8)
+    # The step is chosen so that the heaviest losses (all but all of them for Laplace noise) balance on the lattice.
+    loss, mass, _ = max(kinds, key=lambda kind: kind[2] * float(np.sum(kind[1] * kind[0] ** 2)))
+    heavy = float(loss[np.argmax(mass * loss**2)])
+    levels = max(1, min(4096, math.floor(heavy / room)))
+    near = np.abs(loss - heavy) <= heavy / levels
+    odds = np.sum(mass[near] / (1 + np.exp(-loss[near]))) / np.sum(mass[near] / (1 + np.exp(loss[near])))
+    heavy = max(float(np.log(odds)), heavy / 2)
+    heavy -= min(2.0**-37, 1e-4 * heavy)  # below all losses that rounding alone makes different
+    step = heavy / levels
+    rows = []
+    for loss, mass, count in kinds:
+        high, low = mass / (1 + np.exp(-loss)), mass / (1 + np.exp(loss))
+        ways = [merge(high, low, step, downwards=downwards) for downwards in (False, True)]
+        pair = max(ways, key=lambda way: float(np.sum((way.mass + way.other) * way.places.astype(float) ** 2)))
+        row: Array = np.zeros(SIZE)
+        fits = pair.places < SIZE // 2  # what does not fit is left out
+        places, both = pair.places[fits], (pair.mass + pair.other)[fits]
+        share = 1 / (1 + np.exp(-step * places))  # of the mass of +l and -l that lies at +l, with the example
+        row += np.bincount(places % SIZE, both * (1 - share), minlength=SIZE)
+        row += np.bincount(-places % SIZE, both * share, minlength=SIZE)
+        rows.append((row, count))
+    total = law_of_sum(rows, SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
     # What comes back there, having left the window on the right, or on the left a second time, is charged.
-    error = total.error + _beyond(row, count, SIZE // 2) + _beyond(row[-np.arange(SIZE)], count, SIZE)
+    mirrored = [(row[-np.arange(SIZE)], count) for row, count in rows]
+    error = total.error + _beyond(rows, SIZE // 2) + _beyond(mirrored, SIZE)
     half = np.arange(1, SIZE // 2)
     without = np.maximum(total.law[-half] - error, 0.0)
     centre = max(0.0, float(total.law[0]) - error)
@@ -217,12 +271,16 @@ def _many(loss: Array, mass: Array, count: int) -> Atoms:
     return Atoms(p[keep], q[keep])
 
 
-def _beyond(law: Array, count: int, end: int) -> float:
+def _beyond(rows: Sequence[tuple[Array, int]], end: int) -> float:
     """Chernoff's bound on the probability of a sum of `end` or more; indices of the right half are negative."""
-    filled = np.flatnonzero(law)
-    index = np.where(filled < SIZE // 2, filled, filled - SIZE)
-    if count * int(index.max()) < end:
+    laws = []
+    for law, count in rows:
+        filled = np.flatnonzero(law)
+        laws.append((np.where(filled < SIZE // 2, filled, filled - SIZE), law[filled], count))
+    if sum(count * int(index.max()) for index, _, count in laws) < end:
         return 0.0
-    tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / int(index.max())
-    exponents = count * special.logsumexp(tilts * index, b=law[filled], axis=1) - tilts[:, 0] * end
+    tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / max(int(index.max()) for index, _, _ in laws)
+    exponents = -tilts[:, 0] * end
+    for index, mass, count in laws:
+        exponents = exponents + count * special.logsumexp(tilts * index, b=mass, axis=1)
     return math.exp(min(0.0, float(exponents.min())))

@@ -20,6 +20,7 @@ from plrvo.noise.seeds import Seed
 
 _CELLS = 2000
 _LOWER_TAIL = 1e-14  # mass below the grid, moved up to its first point
+_DROPPED = 1e-13  # mass beyond either end of a grid for lower bounds
 _HAIR = 1e-13  # relative: above the rounding of a quantile and of the points of the grid
 _AGREE = 1e-9  # how closely masses and means of two derivations must agree
 
@@ -91,6 +92,27 @@ def rounded_up(seed: Seed, tail: float) -> tuple[Array, Array]:
     _, mean, variance = (float(value) for value in seed.cumulants(0.0))
     least = mean * (1 - _AGREE) - 2 * math.hypot(mean, math.sqrt(variance)) * math.sqrt(tail)
     return (points, mass) if mass.sum() + tail >= 1 - _AGREE and points @ mass >= least else unknown
+
+
+@lru_cache(maxsize=64)
+def rounded_down(seed: Seed) -> tuple[Array, Array]:
+    """Points and masses of a variable that is at most u; the masses are from below, and so is their sum of nearly 1."""
+    terms = seed.terms
+    bottoms = [float(term.lower_quantile(_DROPPED)) for term in terms]
+    tops = [float(term.upper_quantile(_DROPPED)) for term in terms]
+    step = (sum(tops) - sum(bottoms)) / (_CELLS // 2)
+    if not step > 1e-9 * sum(tops):
+        return np.array([sum(bottoms) * (1 - 1e-9)]), np.array([1 - 1e-9])
+    mass = np.ones(1)
+    for term, bottom, top in zip(terms, bottoms, tops, strict=True):
+        edges = bottom + step * np.arange(2 + math.ceil((top - bottom) / step))
+        below, above = term.cdf(edges), term.survival(edges)
+        lower_half = edges[1:] < term.mean
+        one = np.where(lower_half, np.diff(below), -np.diff(above))
+        # A tail is good to 1e-12 of itself.
+        mass = np.convolve(mass, np.maximum(one - 1e-12 * np.where(lower_half, below[1:], above[:-1]), 0.0))
+    points = (sum(bottoms) + step * np.arange(len(mass), dtype=float)) * (1 - _HAIR)
+    return points, mass * (1 - 1e-12)
 
 
 def _exceeded_at_most(term: Seed, tail: float) -> float:

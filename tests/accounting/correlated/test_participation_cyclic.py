@@ -71,7 +71,7 @@ def test_the_moment_of_a_visit_is_that_of_one_sampled_step_even_where_others_ada
 def test_the_bracket_holds_and_sampling_amplifies(noise):
     strategy = fit_banded(5, 60)
     sampled = ledger(noise, strategy, 5, 0.1).epsilon(DELTA)
-    assert 0 < sampled.lower <= sampled.certified
+    assert 0.85 * sampled.certified < sampled.lower <= sampled.certified  # all rows of a block are attacked
     in_order = CorrelatedLedger(noise, Workload(1.0, 60, 1.0, 1000), Correlation(strategy, Participation(5, 12)), 60)
     assert sampled.certified < 0.5 * in_order.certified(DELTA).value
     every = ledger(noise, strategy, 5, 1.0).certified(DELTA).value

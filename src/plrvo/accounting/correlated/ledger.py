@@ -14,7 +14,7 @@ the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dime
 - `published` is the paper's formula for that release. Without sampling and with a scale per coordinate it is a valid
   bound, if a loose one.
 - `lower` attacks with one gradient, the same in every visit of the worst fixed pattern and hence in every row, spread
-  over as many coordinates as is worst for all rows together.
+  over as many coordinates as is worst for all rows together. With cyclic sampling the rows of a block share a coin.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from plrvo.accounting.correlated.correlation import Correlation
 from plrvo.accounting.correlated.participation import CyclicPoisson
 from plrvo.accounting.gaussian_curve import gaussian_epsilon
 from plrvo.accounting.ledger import Ledger
-from plrvo.accounting.lower import lower_loss, one_gradient_loss
+from plrvo.accounting.lower import blocks_loss, lower_loss, one_gradient_loss
 from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
@@ -164,11 +164,17 @@ class CorrelatedLedger(AnyLedger):
         return one_gradient_loss(self.noise, self.work.clip, self.work.dimension, rows, delta).epsilon(delta)
 
     def _lower_cyclic(self, visits: CyclicPoisson, delta: float) -> float:
-        """Gaussian noise: all rows of a whole visit, turned into one. Else the row that moves furthest."""
-        c = self.correlation.strategy.row_sums([0], self.taken)
+        """All rows of a whole visit, which share a coin: with Gaussian noise turned into one."""
+        c = np.abs(self.correlation.strategy.row_sums([0], self.taken))
         whole = len(range(0, self.taken - np.count_nonzero(c) + 1, visits.groups))
-        moved = math.sqrt(float(c @ c)) if self.noise.gaussian_sigma is not None else float(np.abs(c).max())
-        attack = Workload(visits.sample_rate, whole, moved * self.work.clip * (1 - 1e-9), self.work.dimension)
+        clip = self.work.clip * (1 - 1e-9)
+        if self.noise.gaussian_sigma is None and np.count_nonzero(c) > 1 and whole:
+            sizes, counts = np.unique(np.floor(c[c > 0] * 1e12) / 1e12, return_counts=True)
+            heaviest = np.argsort(-counts * sizes**2)[:_ATTACKED_ROWS]
+            rows = [(float(sizes[i]), int(counts[i])) for i in heaviest if sizes[i] > 0]
+            found = blocks_loss(self.noise, clip, self.work.dimension, rows, visits.sample_rate, whole, delta)
+            return found.epsilon(delta)
+        attack = Workload(visits.sample_rate, whole, math.sqrt(float(c @ c)) * clip, self.work.dimension)
         return lower_loss([(self.noise, attack)], delta).epsilon(delta)
 
     def _shared(self, release: Workload, delta: float) -> Certificate:
