@@ -76,7 +76,7 @@ def test_a_file_cannot_claim_less_than_is_certified():
 
 
 WRONG = {
-    "another version": {**PLAN.to_dict(), "plan": 2},
+    "another version": {**PLAN.to_dict(), "plan": 3},
     "no noise": {key: value for key, value in PLAN.to_dict().items() if key != "noise"},
     "a word for epsilon": {**PLAN.to_dict(), "epsilon_certified": "small"},
     "a workload that is a list": {**PLAN.to_dict(), "workload": [1, 2]},
