@@ -123,3 +123,22 @@ def test_what_an_optimizer_of_torch_has_saved_it_loads(tmp_path, name):
     engine.load_checkpoint(path=tmp_path / "c", module=model, optimizer=optimizer)
     take_steps(model, optimizer, loss, loader)
     assert optimizer.steps_taken == 3
+
+
+@pytest.mark.parametrize("made_first", [True, False], ids=["schedule first", "checkpoint first"])
+def test_a_schedule_may_be_made_before_or_after_the_checkpoint_is_loaded(tmp_path, made_first):
+    path = tmp_path / "checkpoint.safetensors"
+    engine, model, optimizer, loss, loader = private(GAMMA, steps=4)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    x, y = next(iter(loader))
+    loss(model(x), y).backward()
+    optimizer.step()
+    schedule.step()
+    engine.save_checkpoint(path=path, module=model, optimizer=optimizer)
+    resumed, again, other, loss, loader = private(GAMMA, steps=4, seed=77)
+    if made_first:
+        torch.optim.lr_scheduler.StepLR(other, step_size=2)
+    resumed.load_checkpoint(path=path, module=again, optimizer=other)
+    torch.optim.lr_scheduler.StepLR(other, step_size=2, last_epoch=0)
+    assert torch.equal(weights_of(model), weights_of(again))
+    assert len(take_steps(again, other, loss, loader)) == 3

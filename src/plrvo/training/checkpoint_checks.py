@@ -17,7 +17,7 @@ from plrvo.accounting import Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.noise import Keystream
-from plrvo.records.compared import is_count, same
+from plrvo.records.compared import is_count, is_finite, same
 from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import shortened
 
@@ -106,10 +106,12 @@ def check_optimizer(state: Any, optimizer: Any) -> None:
         raise Contradiction("its optimizer is another one")
     groups = list(zip(state["param_groups"], own["param_groups"], strict=True))
     for saved, group in groups:
-        if saved.keys() != group.keys() or saved["params"] != group["params"]:
+        # A schedule keeps numbers of its own beside the settings, and may be made after the checkpoint is loaded.
+        foreign = [name for name in saved.keys() ^ group.keys() if not is_finite({**saved, **group}[name])]
+        if foreign or saved.get("params") != group["params"]:
             raise Contradiction("its optimizer has other groups of parameters")
         for name, value in group.items():
-            if not _alike(saved[name], value):
+            if name in saved and not _alike(saved[name], value):
                 raise Contradiction(f"its optimizer has {name} {shortened(saved[name])}")
     parameters = sum(len(group["params"]) for group in optimizer.param_groups)
     for index, kept in state["state"].items():
@@ -127,7 +129,7 @@ def _can_step(optimizer: torch.optim.Optimizer, state: Any) -> bool:
     try:
         copied = copy.deepcopy(optimizer)
         if state is not None:
-            copied.load_state_dict(state)
+            copied.load_state_dict(copy.deepcopy(state))  # the step writes into the tensors that it is given
         for group in copied.param_groups:
             for p in group["params"]:
                 p.grad = torch.zeros_like(p)
