@@ -291,3 +291,19 @@ def test_the_loaders_own_batch_size_does_not_matter():
         sizes.append([len(x) for x, _ in loader])
     assert sizes[0] == sizes[1]
     assert len(sizes[0]) == 3
+
+
+def test_a_look_in_training_mode_does_not_stand_in_the_way_of_the_next_step():
+    """A pass that nobody goes back from, and then another engine."""
+    _, model, optimizer, loss, loader = private(GAMMA, steps=3)
+    batches = iter(loader)
+    x, y = next(batches)
+    loss(model(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    model(x)
+    private(GAMMA, steps=3)
+    x, y = next(batches)
+    loss(model(x), y).backward()
+    optimizer.step()
+    assert optimizer.steps_taken == 2

@@ -110,6 +110,7 @@ def test_a_recording_that_nobody_goes_back_from_is_forgotten():
     torch.ones(3) + 1
     assert left.operations == []
     left.pause()  # once more, to no effect
+    assert left.is_forgotten
     left.resume()  # nor does it go on, at the backward pass of another engine
     torch.ones(3) + 1
     assert left.operations == []

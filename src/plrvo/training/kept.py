@@ -29,6 +29,8 @@ _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtyp
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
 _DEPTH = 100
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_LONG = 1000  # items of a container (a vocabulary) that is looked through where values are, and else told by its length
 
 
 def attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -90,11 +92,15 @@ class Digest:
             return self._of_tensor(value)
         if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
             return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
+        if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
+            return type(value).__name__, id(value), len(value)
         inside = (self._of(child, depth + 1) for child in children(value))
         return type(value).__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
-        known: tuple[Hashable, ...] = (id(t), t._version) if self._identity else (tuple(t.shape), t.dtype)
+        known: tuple[Hashable, ...] = (tuple(t.shape), t.dtype)
+        if self._identity:
+            known = (id(t), 0 if t.is_inference() else t._version)
         by_value = not self._identity or (self._values and t.numel() <= SMALL)
         return (*known, tensor_bits(t)) if by_value else known
 

@@ -74,7 +74,7 @@ class Recording(_Mode):
     def __init__(self) -> None:
         super().__init__()
         self.operations: list[_Operation] = []
-        self._is_running = self.is_full = False
+        self._is_running = self.is_full = self.is_forgotten = False
         self._bytes, self._most_bytes = 0, _MOST_BYTES
         self._thread = threading.get_ident()  # modes are of a thread; passes back may have threads of their own
 
@@ -133,7 +133,8 @@ def forget_recordings() -> None:
     for recording in tuple(_running):
         recording.pause()
         recording.operations.clear()
-        recording.is_full = True  # for good: its engine may still live, and look on at backward passes of others
+        # For good: its engine may still live, and look on at backward passes of others.
+        recording.is_full = recording.is_forgotten = True
 
 
 Laid = tuple[Tensor, Layout | None]  # with the place of its rows; None for a number

@@ -173,6 +173,9 @@ class Watch:
             return None
         if self.rows == 0:
             output = without_rows(output, self._dimension)
+        if self._recording is not None and self._recording.is_forgotten:
+            # A pass that nobody has gone back from before another engine began. A loss of it is refused as a detour.
+            self._recording, self._outputs = None, []
         if self._recording is None and not self._outputs:
             self._recording = Recording()
         for place, t in enumerate(tensors_in(output)):
