@@ -206,6 +206,13 @@ def test_gamma_noise_shows_no_more_than_laplace_noise(k: float, t: float) -> Non
     assert np.all(lomax_affinity(k, t / k, levels) >= laplace * (1 - 1e-8))
 
 
+@pytest.mark.parametrize("k", [1e14, 1e15, 1e77, 1e155, 1e300])
+def test_gamma_noise_of_any_shape_has_a_tight_epsilon(k: float) -> None:
+    work = Workload(0.01, 300, 1.2, 10**6)
+    found = Ledger().plus(GammaPLRV(k, 1 / k), work).tight(1e-5).value
+    assert found == pytest.approx(Ledger().plus(Laplace(1.0), work).tight(1e-5).value, rel=1e-6, abs=0.0)
+
+
 def test_gamma_noise_becomes_laplace_noise() -> None:
     work = Workload(0.01, 300, 1.2, 10**6)
     limit = Ledger().plus(Laplace(1.0), work).tight(1e-5)

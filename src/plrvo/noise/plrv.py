@@ -41,6 +41,7 @@ _LARGE_DIMENSION = 10_000
 _LARGE_ORDER = 2048
 
 _SMALLEST_SCORE = 1e-150
+_NEARLY_LAPLACE = 1e15  # k, beyond which profiles are those of Laplace noise
 _SHORT = 1e-3  # shifts, in units of the noise, below which a loss is integrated and not subtracted
 _SPREAD = 100.0  # how much finer than the noise's unit its law may be, if the seed is not log-concave
 
@@ -303,7 +304,8 @@ class GammaPLRV(_Mixture):
 
     @property
     def lomax(self) -> tuple[Lomax, float]:
-        return Lomax(self.k), 1 / self._score_bound
+        # Laplace noise of this scale shows at least as much (theory, Lemma 16); at such a k the two are the same.
+        return Lomax(self.k if self.k < _NEARLY_LAPLACE else math.inf), (1 - 2.0**-50) / self._score_bound
 
     @property
     def laplace_scale(self) -> float | None:
