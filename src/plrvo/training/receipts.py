@@ -15,7 +15,7 @@ from plrvo.records import Receipt, claims, derived
 from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
 from plrvo.records.journal import Journal
-from plrvo.records.seeding import is_seeded
+from plrvo.records.seeding import CALLERS_GENERATORS, is_seeded
 from plrvo.records.weights import Tensors
 from plrvo.validate import InvalidArgument
 from plrvo.version import __version__
@@ -72,7 +72,7 @@ def make_receipt(
         **claims.claims(plan, engine.sampler),
         "postprocess": optimizer.postprocess,
         "arithmetic": derived.arithmetic(plan.noise),
-        "run": {**run, **_facts(engine, optimizer), "seeded": engine.seeded or is_seeded(run)},
+        "run": {**run, **_facts(engine, optimizer), **_seeding(engine, run)},
         "metrics": metrics,
         "weights": {
             "file": weights.name,
@@ -84,6 +84,13 @@ def make_receipt(
         "journal": None if journal is None else journal.summary(),
     }
     return Receipt.signed(parts)
+
+
+def _seeding(engine: PrivacyEngine, run: dict[str, Any]) -> dict[str, Any]:
+    """What the caller says of seeds, unless the engine knows of one."""
+    if engine.seeded and is_seeded(run) is not True:
+        return {"seeded": True, "randomness": CALLERS_GENERATORS}
+    return {"seeded": is_seeded(run)}
 
 
 def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ class Clipping(BookkeepingMixin, DPOptimizer):
     """Clips, adds no noise."""
 
     clipping = "flat"
+    clips: dict[Any, float] = {}  # noqa: RUF012
 
     @property
     def clip(self) -> float:
