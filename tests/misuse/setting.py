@@ -45,6 +45,7 @@ class Private:
         sample_rate: float = 0.5,
         examples: Any = None,
         clip: float = CLIP,
+        clipping: str = "flat",
         workers: int = 0,
         **options: Any,
     ) -> None:
@@ -54,7 +55,8 @@ class Private:
         exact = mode == "exact"
         grid = 2.0**-30 if exact and noise is None else None  # the default for noise so small would be too fine
         noise = noise or plrvo.Laplace(1e-4 * clip)
-        self.engine = PrivacyEngine(plrvo.Plan.certify(noise, work, 1e-4, epsilon), exact=exact, grid=grid)
+        plan = plrvo.Plan.certify(noise, work, 1e-4, epsilon, clipping=clipping)
+        self.engine = PrivacyEngine(plan, exact=exact, grid=grid)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.module, self.optimizer, self.loader = self.engine.make_private(
