@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from plrvo.records.weights import elements
+from plrvo.records.weights import Tensors
 
 
 def packed(path, header, behind=b""):
@@ -23,7 +23,7 @@ def test_what_the_library_writes_is_counted(tmp_path):
     path = tmp_path / "model.safetensors"
     tensors = {"a": torch.zeros(3, 4), "b": torch.zeros(5, dtype=torch.float16), "c": torch.zeros(())}
     save_file(tensors, path, metadata={"format": "pt"})
-    assert elements(path) == 18
+    assert Tensors.read(path).elements == 18
 
 
 WRONG = {
@@ -44,13 +44,13 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_header_that_does_not_fit_is_no_file_of_weights(tmp_path, name):
     header, behind = WRONG[name]
-    assert elements(packed(tmp_path / "w", header, behind)) is None
+    assert Tensors.read(packed(tmp_path / "w", header, behind)) is None
 
 
 def test_what_is_no_file_has_no_weights(tmp_path):
-    assert elements(tmp_path / "absent") is None
-    assert elements(tmp_path) is None
+    assert Tensors.read(tmp_path / "absent") is None
+    assert Tensors.read(tmp_path) is None
     (tmp_path / "short").write_bytes(b"abc")
-    assert elements(tmp_path / "short") is None
+    assert Tensors.read(tmp_path / "short") is None
     (tmp_path / "long").write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
-    assert elements(tmp_path / "long") is None
+    assert Tensors.read(tmp_path / "long") is None
