@@ -94,6 +94,7 @@ TOGETHER = [
     ),
     ("report/test_loading.py", "report: auditing runs", "what a page can be about"),
     ("tasks/test_job.py", "tasks: resolved", "a job made ready"),
+    ("audit/test_clipbkd.py", "audit: data", "the data set that it poisons"),
     ("cli/test_audit.py", "tasks: poisoned", "data and poison of `plrvo audit clipbkd`"),
     ("tasks/test_experiment.py", "tasks: kept preset evaluation settings", "what an experiment is given, and keeps"),
     ("tasks/test_sources.py", "tasks: web", "where data comes from"),
