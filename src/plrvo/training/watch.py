@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, without_rows
+from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.factors import Factors
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
@@ -23,9 +23,11 @@ from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, Tried, probe
 from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings, form
 from plrvo.training.structure import tensors_in
+from plrvo.training.unchanged import Unchanged
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _AGAIN = 64  # one in so many later batches is tried again, at random
 
 
@@ -67,6 +69,7 @@ class Watch:
         self._recording: Recording | None = None
         self._turn = 0  # backward passes of this step
         self._found = Tried()
+        self._unchanged, self._seen_inputs = Unchanged(module), Inputs()
         self._inputs: set[int] = set()
         self._outputs: list[_Output] = []
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
@@ -145,6 +148,7 @@ class Watch:
         call = Call(args, kwargs, self.rows, self._dimension)
         if self.rows == 0:  # one made-up example goes through, and nothing of it comes out: many layers fail on none
             made_up = call.one_made_up()
+            self._unchanged.begin(None, self._set_trying)
             return made_up.args, dict(made_up.kwargs)
         form = _form_of(module)
         # Not again between two passes of one step, where the wrapper holds what the first has left.
@@ -154,12 +158,14 @@ class Watch:
                 self._tried.add(form)
         if not self._outputs:
             self._padding.check(module, call)
+        self._unchanged.begin(call, self._set_trying)
+        self._seen_inputs.note(call)
         return None
 
     def _try(self, module: nn.Module, call: Call) -> None:
         self._set_trying(True)
         try:
-            self._found = probe(module, call, self._per_example, self._reduction)
+            self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs)
         finally:
             self._set_trying(False)
 
@@ -171,6 +177,7 @@ class Watch:
             if self._recording is not None and not self.is_trying:
                 self._recording.resume()
             return None
+        self._unchanged.end()
         if self.rows == 0:
             output = without_rows(output, self._dimension)
         if self._recording is not None and self._recording.is_forgotten:
@@ -212,11 +219,15 @@ class Watch:
             self._check_terms(loss, outputs)
         self._turn += 1
         self.in_backward = True
+        self._unchanged.begin_backward()
         return self._leave_backward
 
     def _leave_backward(self) -> None:
         self.in_backward = False
         self._go_on_recording()
+        self.seen_loss = False  # no step follows what is refused here
+        self._unchanged.end_backward()
+        self.seen_loss = True
 
     def _go_on_recording(self) -> None:
         # Not inside of a backward pass, from which checkpointed layers start passes of their own.
@@ -307,7 +318,7 @@ def _form_of(module: nn.Module) -> int:
     """A number that changes when a layer is replaced, patched, hooked or switched between train() and eval()."""
     return hash(
         tuple(
-            (id(m), m.training, len(m._forward_hooks), len(m._forward_pre_hooks), "forward" in vars(m))
+            (id(m), m.training, "forward" in vars(m), *(len(getattr(m, hooks)) for hooks in _HOOKS))
             for m in module.modules()
         )
     )
