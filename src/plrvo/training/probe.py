@@ -31,10 +31,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call
+from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
-from plrvo.training.state import State, refuse_dependent
+from plrvo.training.state import State, sums
 from plrvo.training.structure import tensors_in
+from plrvo.training.unchanged import refuse_dependent, refuse_parameters
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
@@ -50,16 +51,9 @@ Use = tuple[str, int, int]  # a layer, how often it was called before, and which
 _ITSELF = "forward itself"
 
 
-@dataclass(frozen=True)
-class PerExample:
-    """What the wrapper computes, and what it knows of its inputs."""
-
-    # From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
-    gradients: Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
-    shared: Callable[[Call], frozenset[int]]
-
-    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
-        return self.gradients(score, rows)
+# What the wrapper computes: from a function that gives the sum of all rows' scores, and the number of rows, to the
+# gradients of each row.
+PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class Tried:
     learns: bool = False  # whether there is something to learn from
 
 
-def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> Tried:
+def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str, inputs: Inputs) -> Tried:
     """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
     # A NaN equals nothing, itself included: such rows tell nothing about the module.
     finite = call.finite()
@@ -79,7 +73,7 @@ def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str
         return _probe(module, finite, per_example, reduction)
     except Exception:
         # An input without rows may be as large as the batch by chance. That it has none, earlier passes have shown.
-        shared = per_example.shared(call)
+        shared = inputs.shared(call)
         if not shared:
             raise
         with suppress(Exception):
@@ -88,7 +82,7 @@ def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str
 
 
 def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> Tried:
-    state = State(module)
+    state, weights = State(module), sums(dict(module.named_parameters()))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the first step will say what there is to say
@@ -104,7 +98,7 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
                     break
                 state.reseed()
                 _compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
-            state.check_parameters()
+            refuse_parameters(module, weights, sums(dict(module.named_parameters())))
             own = {place: found[0] for (name, _, place), found in layouts.items() if name == _ITSELF}
             learns = _compare_gradients(module, few, per_example, state, own)
             return Tried(own, _not_sums(module, few, reduction, state), learns)
@@ -145,7 +139,7 @@ class _Pass:
 
         hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
         try:
-            with state.fresh(), torch.no_grad():
+            with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
                 self._keep(_ITSELF, calls, module(*call.args, **call.kwargs))
                 self.state = state.now()
         finally:
