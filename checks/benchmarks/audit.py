@@ -69,6 +69,7 @@ def _engine(kind: str, x: torch.Tensor, y: torch.Tensor, recipe: Recipe, models:
                 optimizer=torch.optim.SGD(net.parameters(), lr=recipe.learning_rate),
                 data_loader=data,
                 expected_batch_size=round(recipe.divisor),
+                steps_per_epoch=recipe.steps,
             )
             for a, b in loader:
                 optimizer.zero_grad()

@@ -71,6 +71,7 @@ def engine_parameters(kind, hidden, x, y, recipe, noise, runs: int) -> np.ndarra
             expected_batch_size=int(recipe.divisor),
             noise_generator=generator,
             sample_generator=generator,
+            steps_per_epoch=recipe.steps,
         )
         for a, b in loader:
             optimizer.zero_grad()

@@ -128,6 +128,7 @@ class PrivateTrainer(Trainer):
             optimizer=self.create_optimizer(),
             data_loader=plain,
             criterion=self._criterion,
+            steps_per_epoch=self.args.max_steps,  # the plan's steps: a Trainer counts epochs by the loader's length
             **self._options,
         )
         self._private, self._noisy, *criterion, loader = prepared
