@@ -25,7 +25,7 @@ from typing import TypeGuard
 from plrvo.accounting.domination import dominating_steps
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.gift import with_gift, without_gift
-from plrvo.accounting.loss_distribution import Step, composed_delta, composed_epsilon, estimated_epsilon
+from plrvo.accounting.loss_distribution import Estimate, Step, composed_delta, composed_epsilon, estimate
 from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.accounting.sampled_profile import profile_steps
 from plrvo.accounting.workload import Workload
@@ -54,23 +54,27 @@ def dominated_epsilon(entries: Sequence[Entry], delta: float, quick: float, fres
             best = min(best, value)
             yield method, value
         else:
-            estimates.append((estimated_epsilon(steps, delta, guess), method, steps, delta))
-    if fresh and _may_be_below(without_gift(entries), delta, guess, min([best, *(found[0] for found in estimates)])):
+            estimates.append((estimate(steps, delta, guess).epsilon, method, steps, delta))
+    if fresh and (limit := without_gift(entries)) is not None:
         budget = _gift_budget(delta)
-        rest = math.nextafter(delta - budget, 0.0)
-        if (given := with_gift(entries, budget)) is not None:
-            steps = tuple(_few_kinds(given))
-            estimates.append((estimated_epsilon(steps, rest, guess), "gift", steps, rest))
-    for estimate, method, steps, rest in sorted(estimates, key=lambda found: found[0]):
-        if estimate <= _WORTH * best:
+        most = _largest_gift(estimate(_few_kinds(limit), delta, guess), min([best, *(found[0] for found in estimates)]))
+        if (given := with_gift(entries, budget, most)) is not None:
+            steps, rest = tuple(_few_kinds(given)), math.nextafter(delta - budget, 0.0)
+            estimates.append((estimate(steps, rest, guess).epsilon, "gift", steps, rest))
+    for about, method, steps, rest in sorted(estimates, key=lambda found: found[0]):
+        if about <= _WORTH * best:
             value = composed_epsilon(steps, rest, guess)
             best = min(best, value)
             yield method, value
 
 
-def _may_be_below(limit: Sequence[Steps] | None, delta: float, guess: float, known: float) -> bool:
-    """Whether a gift, whose search takes longest, can be worth it."""
-    return limit is not None and estimated_epsilon(_few_kinds(limit), delta, guess) < known
+def _largest_gift(limit: Estimate, known: float) -> float:
+    """About the largest signal of a gift that can be worth it, its search being what takes longest; rounded up.
+
+    A small gift m adds m^2 (theta + 1)/2 to epsilon, theta the saddle point, and a large one less than that.
+    """
+    room = 2 * max(0.0, known - limit.epsilon) / (limit.theta + 1)
+    return min(1.0, 1.1 ** math.ceil(math.log(1.5 * math.sqrt(room)) / math.log(1.1))) if room > 0 else 0.0
 
 
 def dominated_delta(entries: Sequence[Entry], epsilon: float, quick: float) -> Iterator[tuple[str, float]]:

@@ -52,6 +52,7 @@ from plrvo.noise.base import Array, Noise
 
 _LONGEST = 0.95  # of a shift: the lemma needs l > 1.75
 _ROUNDING = 1e-9
+_LEAST = 1e-4  # of the signals of gifts
 _NEAR = 1.015  # the ratio of a gift to one that is too small
 _CELL, _WIDEST = 0.04, 0.4  # widths of cells, in units of the gift and of the arcs
 _PIECE = 0.125  # of levels, with cells of one width
@@ -66,39 +67,35 @@ class SampledLaplace:
     count: int
 
 
-@lru_cache(maxsize=64)
-def smallest_gift(steps: tuple[SampledLaplace, ...], budget: float) -> float | None:
-    """About the smallest signal of a gift with which all steps cost at most the budget; None where none below 1 is."""
-    if max(part.shift for part in steps) > _LONGEST:
-        return None
+def smallest_gift(steps: Sequence[SampledLaplace], budget: float, most: float = 1.0) -> float | None:
+    """About the smallest signal of a gift with which all steps cost at most the budget; None where it is above most."""
     each = budget / sum(part.count for part in steps) * (1 - _ROUNDING)
     # Down to a power of 2^(1/4): a gift hardly depends on it, and a run that goes on keeps its gift for a while.
     each = 2.0 ** (math.floor(4 * math.log2(each)) / 4) * (1 - _ROUNDING)
+    if not most > _LEAST or not all(costs_at_most(each, part.shift, part.rate, most) for part in steps):
+        return None
     signals = [_smallest(each, part.shift, part.rate) for part in steps]
     return None if None in signals else max(signal for signal in signals if signal is not None)
 
 
 @lru_cache(maxsize=256)
 def _smallest(bound: float, shift: float, rate: float) -> float | None:
-    low, high = 1e-4, 1.0
-    at = 0.1
+    low, high, at = _LEAST, 1.0, 0.1
     while high > _NEAR * low:  # from the middle, as most gifts are not far from it
         low, high = (low, at) if costs_at_most(bound, shift, rate, at) else (at, high)
-        if low >= 0.5 and high == 1.0 and not costs_at_most(bound, shift, rate, high):
-            return None
         at = min(max(math.sqrt(low * high), high / 2.5), low * 2.5)
-    return high
+    return high if high < 1 or costs_at_most(bound, shift, rate, high) else None  # only what was tried
 
 
-def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float) -> list[Steps] | None:
+def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float, most: float = 1.0) -> list[Steps] | None:
     """Gaussian steps, the gift among them, that with `budget` more of delta show at least as much as all entries.
 
-    None where no step is a sampled Laplace step, or some step has no proof.
+    None where no step is a sampled Laplace step, some step has no proof, or the gift would be above `most`.
     """
     found = _sampled_and_others(entries)
     if found is None or not budget > 0:
         return None
-    signal = smallest_gift(tuple(found[0]), budget)
+    signal = smallest_gift(found[0], budget, most)
     return None if signal is None else [Steps(signal, 1.0, 1), *_of_their_energy(*found)]
 
 

@@ -36,7 +36,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +97,16 @@ class Step(Protocol):
         """The law of its loss where an example is removed, or added; tails of a mass e^log_cut may be left out."""
 
 
-def estimated_epsilon(steps: Sequence[Step], delta: float, guess: float) -> float:
-    """About the epsilon of all steps, and no bound; `guess` sets the grid."""
-    return _parts(steps, guess, delta, added=False).cumulants.epsilon(delta)
+class Estimate(NamedTuple):
+    """About an epsilon, and no bound, with its saddle point."""
+
+    epsilon: float
+    theta: float
+
+
+def estimate(steps: Sequence[Step], delta: float, guess: float) -> Estimate:
+    """Of all steps together; `guess` sets the grid."""
+    return _parts(steps, guess, delta, added=False).cumulants.estimate(delta)
 
 
 @lru_cache(maxsize=256)
@@ -127,7 +134,7 @@ def composed_delta(steps: Sequence[Step], epsilon: float) -> float:
 
 
 def _epsilon(steps: Sequence[Step], delta: float, guess: float, added: bool) -> float:
-    best, target = math.inf, min(guess, _parts(steps, guess, delta, added).cumulants.epsilon(delta))
+    best, target = math.inf, min(guess, _parts(steps, guess, delta, added).cumulants.estimate(delta).epsilon)
     for _ in range(8):  # each time for the epsilon that was found; all of them are bounds
         composed = _Composed.of(_parts(steps, target, delta, added), target)
         found = math.inf if composed is None else composed.epsilon(delta)
@@ -351,14 +358,14 @@ class _Cumulants:
         value -= theta * epsilon + (epsilon - mean) ** 2 / (2 * max(variance, 1e-300))
         return min(0.0, value - math.log(1 + theta * (1 + theta) * spread))
 
-    def epsilon(self, delta: float) -> float:
+    def estimate(self, delta: float) -> Estimate:
         """About the epsilon at this delta, by the same approximation."""
         low, high, target = -4.0, 5.0, math.log(delta)  # log10 theta
         for _ in range(16):
             middle = (low + high) / 2
             theta = 10.0**middle
             low, high = (middle, high) if self.log_delta(theta, self.at(theta)[1]) > target else (low, middle)
-        return max(0.0, self.at(10.0**high)[1])
+        return Estimate(max(0.0, self.at(10.0**high)[1]), 10.0**high)
 
     def saddle(self, epsilon: float) -> float:
         """theta > 0 at which the tilted mean is about epsilon. Any value is valid; a good one makes errors small."""
