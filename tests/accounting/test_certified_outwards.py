@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from plrvo.accounting import Certificate, Ledger, Workload
-from plrvo.accounting.certified import _few_kinds, checked, pure_epsilon
+from plrvo.accounting.by_loss import _few_kinds
+from plrvo.accounting.certified import checked, pure_epsilon
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.group import group_epsilon
 from plrvo.accounting.loss_distribution import composed_delta, composed_epsilon

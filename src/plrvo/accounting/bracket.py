@@ -23,9 +23,8 @@ class Epsilon:
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
         method: which proof gave `certified`: "rdp", "pure", "pld", "exact" (Gaussian noise without sampling), or for
-            other noise, if it was asked to be tight, "gdp" (by Gaussian steps that show at least as much), "gift" (by
-            Gaussian steps of the same energy and one for the whole run) or "profile" (by a pair that dominates every
-            gradient).
+            other noise "gdp" (by Gaussian steps that show at least as much), "gift" (by Gaussian steps of the same
+            energy and one for the whole run) or "profile" (by a pair that dominates every gradient).
         order: the moment order of `certified` (None unless by "rdp").
     """
 
@@ -62,11 +61,11 @@ class AnyLedger(ABC):
 
     @abstractmethod
     def certified(self, delta: float) -> Certificate:
-        """The certified epsilon alone, which is fast."""
+        """The certified epsilon alone: the smallest of all methods."""
 
     @abstractmethod
-    def tight(self, delta: float) -> Certificate:
-        """The smallest certified epsilon of all methods, which may take seconds; never above `certified`."""
+    def quick(self, delta: float) -> Certificate:
+        """A certified epsilon in milliseconds, which may be larger: for searches, which end on `checked`."""
 
     @abstractmethod
     def lower(self, delta: float) -> float:
@@ -84,17 +83,17 @@ class AnyLedger(ABC):
         """The certified epsilon, after the lower bound has not refuted it."""
         return self._checked(delta)[0]
 
-    def epsilon(self, delta: float, tight: bool = False) -> Epsilon:
-        """The whole bracket; with `tight`, its certified end by all methods, in seconds instead of milliseconds."""
-        upper, lower = self._checked(delta, tight)
+    def epsilon(self, delta: float) -> Epsilon:
+        """The whole bracket."""
+        upper, lower = self._checked(delta)
         if not self.steps:
             return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
         with np.errstate(over="ignore"):
             published = self.published(delta)
         return Epsilon(upper.value, lower, published, delta, upper.method, upper.order)
 
-    def _checked(self, delta: float, tight: bool = False) -> tuple[Certificate, float]:
-        upper = self.tight(delta) if tight else self.certified(delta)
+    def _checked(self, delta: float) -> tuple[Certificate, float]:
+        upper = self.certified(delta)
         with np.errstate(over="ignore"):
             lower = self.lower(delta) if self.steps else 0.0
         if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one

@@ -20,7 +20,7 @@ the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dime
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,13 +28,14 @@ import numpy as np
 
 from plrvo import validate
 from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.by_loss import Entry
 from plrvo.accounting.certified import (
     PURE_MARGIN,
     TAIL_SHARES,
     Certificate,
-    Entry,
     certified_epsilon,
     checked,
+    quick_epsilon,
     rdp_certificate,
 )
 from plrvo.accounting.correlated.correlation import Correlation
@@ -110,21 +111,19 @@ class CorrelatedLedger(AnyLedger):
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
 
     def certified(self, delta: float) -> Certificate:
-        return self._certified(delta, tight=False)
-
-    def tight(self, delta: float) -> Certificate:
         """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise."""
-        return self._certified(delta, tight=True)
+        return self._bound(lambda entries, delta: certified_epsilon(entries, delta, fresh=False), delta)
 
-    def _certified(self, delta: float, tight: bool) -> Certificate:
+    def quick(self, delta: float) -> Certificate:
+        return self._bound(quick_epsilon, delta)
+
+    def _bound(self, by: Callable[[Sequence[Entry], float], Certificate], delta: float) -> Certificate:
         validate.probability(delta=delta)
         if not self.taken:
             return Certificate(0.0, None, "pure")
         release = self.release()
         with np.errstate(over="ignore"):  # to infinity, which is the right answer
-            if self.noise.shared:
-                return self._shared(release, delta)
-            return certified_epsilon([(self.noise, release)], delta, tight=tight, fresh=False)
+            return self._shared(release, delta) if self.noise.shared else by([(self.noise, release)], delta)
 
     def published(self, delta: float) -> float | None:
         found = published_epsilon([(self.noise, self.release())], delta)
