@@ -20,7 +20,8 @@ from plrvo.validate import InvalidArgument
 
 DESCRIBED = {kind: noise for kind, noise in NOISES.items() if noise.parameters}  # the others are read from files
 OPTIONS = {p.option: p for noise in DESCRIBED.values() for p in noise.parameters}
-USUAL = "gamma"  # where no kind is given and one is needed
+USUAL = "gamma"  # of records that name no kind, and where any noise will do
+AUTO = "auto"  # in the place of a kind: the one that suits the workload and the budget
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,20 @@ class Specification:
             return noise_from_dict(description)
         except InvalidArgument as error:
             raise InvalidArgument("noise_file", str(self.file), f"a valid noise ({error})") from None
+
+
+def kind_with(options: Mapping[str, Any]) -> str | None:
+    """The only kind of noise that has all of these options; None without options.
+
+    >>> kind_with({"noise_multiplier": 1.1}), kind_with({"k": 40_000, "theta": 6e-5}), kind_with({})
+    ('gaussian', 'gamma', None)
+    """
+    given = Specification(None, options).options
+    kinds = [kind for kind in DESCRIBED if all(kind in _owners(name) for name in given)]
+    if given and len(kinds) != 1:
+        named = " and ".join(f"`{name}`" for name in given)
+        raise InvalidArgument("noise", None, f"a kind, one of {', '.join(kinds or DESCRIBED)}, beside {named}")
+    return kinds[0] if given else None
 
 
 def _owners(option: str) -> list[str]:

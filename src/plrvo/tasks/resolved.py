@@ -13,7 +13,9 @@ from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
 from plrvo.audit.one_run import CanaryKind, Rule
+from plrvo.designer.recommendation import recommend
 from plrvo.noise import Noise
+from plrvo.noise.specification import AUTO
 from plrvo.records import Receipt
 from plrvo.records.folder import METRICS
 from plrvo.records.history import read_history
@@ -56,7 +58,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a run is: task, model, streams and settings, and its plan, or None for a run without privacy."""
+    """What a run is: task, model, streams and settings, and its plan, or None for a run without privacy.
+
+    `reason` says why the plan has its noise, where that was left to the workload.
+    """
 
     task: Task
     module: nn.Module
@@ -65,6 +70,7 @@ class Resolved:
     work: Workload
     settings: Settings
     streams: Streams
+    reason: str | None = None
 
     def train(self, watch: Watcher | None = None) -> Trained:
         """All steps, or those that are left."""
@@ -109,9 +115,9 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     task, module = preset.task, preset.module
     if job.audit is not None:
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
-    dimension, plan = trained_parameters(module), job.plan
+    dimension, plan, reason = trained_parameters(module), job.plan, None
     if plan is None and job.private:
-        plan = _plan(job, replace(work, dimension=dimension), delta, correlation)
+        plan, reason = _plan(job, replace(work, dimension=dimension), delta, correlation)
     elif plan is not None and job.audit is not None and not plan.covers(dimension):
         room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
         raise InvalidArgument("audit", job.audit, room)
@@ -129,7 +135,8 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         job=job.to_dict(),
         **{name: getattr(job, name) for name in _AS_ASKED},
     )
-    return Resolved(task, module, preset.model, plan, work if plan is None else plan.workload, settings, streams)
+    work = work if plan is None else plan.workload
+    return Resolved(task, module, preset.model, plan, work, settings, streams, reason)
 
 
 def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Request:
@@ -138,12 +145,18 @@ def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Reque
     return catalog.Request(job.task, job.model, job.data_dir, options, kept)
 
 
-def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> Plan:
+def _plan(
+    job: Job, work: Workload, delta: float, correlation: Correlation | None
+) -> tuple[Plan, str | None]:
+    """The plan, and the reason for its noise where the job names none."""
     described, clipping = job.specification, job.clipping or Clipping.flat
-    if job.epsilon is not None:
-        return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping)
-    noise = described if isinstance(described, Noise) else described.noise(work.clip)
-    return Plan.certify(noise, work, delta, None, correlation, clipping)
+    if job.epsilon is None:
+        noise = described if isinstance(described, Noise) else described.noise(work.clip)
+        return Plan.certify(noise, work, delta, None, correlation, clipping), None
+    if job.noise == AUTO:
+        found = recommend(work, job.epsilon, delta, correlation, clipping)
+        return found.plan, found.reason
+    return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping), None
 
 
 def _with_canaries(
