@@ -88,7 +88,7 @@ def test_the_ensemble_has_the_law_of_the_training_engine(kind, classes, hidden, 
     model = make_model(kind, x.shape[1], classes, hidden or 0)
     recipe = Recipe(sample_rate=0.3, steps=3, clip=0.3, learning_rate=1.0, divisor=3.0)
     ensemble = train(model, Examples(x, y), recipe, noise, 4000, np.random.default_rng(9)).numpy()
-    engine = engine_parameters(kind, hidden, x, y, recipe, noise, 250)
+    engine = engine_parameters(kind, hidden, x, y, recipe, noise, 120)
     direction = np.random.default_rng(4).standard_normal(model.dimension)
     for project in (lambda p: p @ direction, lambda p: p[:, 0]):
         assert stats.ks_2samp(project(ensemble), project(engine)).pvalue > 1e-5

@@ -46,6 +46,7 @@ class AnyLedger(ABC):
 
     entries: Any  # noises with their workloads, a field of one kind and computed by another: tuple[Entry, ...]
     correlation: Any  # how the noise of different steps hangs together, None if it does not
+    layered: Any  # a field: whether each layer's gradient has a clip of its own, within the clip that is charged
 
     @property
     def steps(self) -> int:
@@ -68,8 +69,17 @@ class AnyLedger(ABC):
         """A certified epsilon in milliseconds, which may be larger: for searches, which end on `checked`."""
 
     @abstractmethod
+    def attacked(self, delta: float) -> float:
+        """What the worst gradient within the clip that we know gives away; for a ledger with steps in it."""
+
     def lower(self, delta: float) -> float:
-        """What an attacker provably reaches; for a ledger with steps in it."""
+        """What an attacker provably reaches; for a ledger with steps in it.
+
+        Where each layer has its own clip, gradients of the length of the whole clip have a share in every layer. For
+        Gaussian noise that is as good as any other; for other noise it depends on layers that a ledger does not know.
+        """
+        unknown = self.layered and any(noise.gaussian_sigma is None for noise, _ in self.entries)
+        return 0.0 if unknown else self.attacked(delta)
 
     @abstractmethod
     def published(self, delta: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,13 +35,14 @@ class Ledger(AnyLedger):
 
     entries: tuple[Entry, ...] = ()
     correlation = None  # no field
+    layered: bool = field(default=False, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", _merged(self.entries))
 
     def plus(self, noise: Noise, work: Workload) -> Ledger:
         """A ledger with so many more steps; equal kinds of step are counted together."""
-        return Ledger((*self.entries, (noise, work)))
+        return replace(self, entries=(*self.entries, (noise, work)))
 
     def certified(self, delta: float) -> Certificate:
         """The certified epsilon alone: the smallest of all methods."""
@@ -63,7 +64,7 @@ class Ledger(AnyLedger):
         validate.non_negative(epsilon=epsilon)
         return certified_delta(self.entries, epsilon) if self.entries else Certificate(0.0, None, "pure")
 
-    def lower(self, delta: float) -> float:
+    def attacked(self, delta: float) -> float:
         return lower_loss(self.entries, delta).epsilon(delta)
 
     def published(self, delta: float) -> float | None:
@@ -76,7 +77,7 @@ class Ledger(AnyLedger):
         if len(self.entries) != 1:
             return None
         noise, work = self.entries[0]
-        return Ledger().plus(noise, replace(work, steps=steps))
+        return replace(self, entries=((noise, replace(work, steps=steps)),))
 
     def to_list(self) -> list[dict[str, Any]]:
         """Plain data that `Ledger.from_list` turns back into an equal ledger."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,7 @@ class CorrelatedLedger(AnyLedger):
     work: Workload
     correlation: Correlation
     taken: int
+    layered: bool = field(default=False, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         if self.work.sample_rate != 1:
@@ -149,7 +150,7 @@ class CorrelatedLedger(AnyLedger):
         noise, work = noise_from_dict(item["noise"]), Workload(**item["workload"])
         return CorrelatedLedger(noise, work, Correlation.from_dict(item["correlation"]), item["taken"])
 
-    def lower(self, delta: float) -> float:
+    def attacked(self, delta: float) -> float:
         if isinstance(self.correlation.participation, CyclicPoisson):
             return self._lower_cyclic(self.correlation.participation, delta)
         sums = self.correlation.row_sums(self.work.steps, self.taken)
@@ -194,14 +195,16 @@ class CorrelatedLedger(AnyLedger):
         return checked(min(candidates, key=lambda candidate: candidate.value))
 
 
-def ledger_of(noise: Noise, work: Workload, correlation: Correlation | None, taken: int) -> AnyLedger:
+def ledger_of(
+    noise: Noise, work: Workload, correlation: Correlation | None, taken: int, *, layered: bool = False
+) -> AnyLedger:
     """The first `taken` steps of a workload, correlated or not."""
     if correlation is not None:
-        return CorrelatedLedger(noise, work, correlation, taken)
-    return Ledger().plus(noise, replace(work, steps=taken)) if taken else Ledger()
+        return CorrelatedLedger(noise, work, correlation, taken, layered=layered)
+    return Ledger(((noise, replace(work, steps=taken)),) if taken else (), layered=layered)
 
 
-def read_ledger(items: Sequence[Mapping[str, Any]]) -> AnyLedger:
+def read_ledger(items: Sequence[Mapping[str, Any]], *, layered: bool = False) -> AnyLedger:
     """The ledger that `to_list` described, of either kind."""
     correlated = len(items) == 1 and "correlation" in items[0]
-    return CorrelatedLedger.from_list(items) if correlated else Ledger.from_list(items)
+    return replace(CorrelatedLedger.from_list(items) if correlated else Ledger.from_list(items), layered=layered)
