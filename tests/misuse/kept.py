@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
@@ -422,3 +424,30 @@ def mixes_later(mode: str) -> None:
             assert run.optimizer.steps_taken == 4
             if not counts:
                 raise
+
+
+class Clock(Silent):
+    def note(self, x: Tensor) -> None:
+        self.kept = time.perf_counter_ns()
+
+
+@B.row(
+    "keep the time of the last pass in the module",
+    "refused in a line that says so: nobody can try what it depends on",
+    error=InvalidArgument,
+    match="kept changes with every pass, even with the same examples .a clock",
+)
+def clock(mode: str) -> None:
+    Private(mode, Clock()).train()
+
+
+class Gone:
+    """Nothing, which can be referred to weakly."""
+
+
+@B.row("refer to something that is gone by `weakref.proxy`", "works: it is not kept with the module")
+def proxy(mode: str) -> None:
+    module, other = Silent(), Gone()
+    module.kept = weakref.proxy(other)
+    del other
+    Private(mode, module, steps=2).train()

@@ -36,7 +36,7 @@ from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.state import State, sums
 from plrvo.training.structure import tensors_in
-from plrvo.training.unchanged import refuse_dependent, refuse_parameters
+from plrvo.training.unchanged import EVERY_PASS, refuse_dependent, refuse_parameters
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
@@ -162,8 +162,11 @@ def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> di
     """Raise where a row's outputs change with the others; the layouts that were found."""
     first = _Pass(module, call, state)
     drew = state.drew
-    same = _Pass(module, call, state).outputs
-    if first.outputs.keys() != same.keys() or not all(_all_close(t, same[use]) for use, t in first.outputs.items()):
+    same = _Pass(module, call, state)
+    if names := first.state.differing(same.state):
+        refuse_dependent(module, min(names), what=EVERY_PASS)
+    one, two = first.outputs, same.outputs
+    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items()):
         raise InvalidArgument(
             "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
             "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
@@ -173,7 +176,8 @@ def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> di
     layouts = _layouts(module, call, state, first)
     for row in (0, call.rows - 1):
         _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
-    for factor in _some(_EXTREMES, again) if any(t.is_floating_point() for t in call.tensors()) else ():
+    extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
+    for factor in [secrets.choice(extremes)] if extremes and again else extremes:
         row = secrets.randbelow(call.rows)
         try:
             other = _Pass(module, call.extreme(row, factor), state)
@@ -301,7 +305,7 @@ def _compare_gradients(
             )
     if call.rows > 1:
         row = secrets.randbelow(call.rows)
-        for own, others in _some(_WEIGHTINGS, again):
+        for own, others in [secrets.choice(_WEIGHTINGS)] if again else _WEIGHTINGS:
             weights = torch.full_like(alone.detach(), others)
             weights[row % len(weights)] = own
             scaled = [None if g is None else g * own for g in _of_row(found, parameters, row)]
@@ -314,10 +318,6 @@ def _compare_gradients(
                     "size of the gradients that go into the module (a hook that clips, normalises or averages them?)",
                 )
     return True
-
-
-def _some(values: Sequence[Any], one: bool) -> Sequence[Any]:
-    return [secrets.choice(values)] if one else values
 
 
 def _known(score: Tensor | None) -> Tensor:
