@@ -114,7 +114,7 @@ TOGETHER = [
     ("tasks/vision/test_models.py", "tasks/vision: resnet task vit", "every model of the catalog, as a task has it"),
     (
         "misuse/test_catalogue.py",
-        "training: factors given kept layout loss_form probe state watch",
+        "training: factors given kept layout loss_form probe recording state unchanged watch",
         "what they refuse is the catalogue of misuses, in every mode",
     ),
     ("training/test_checkpoint_repacked.py", "training: checkpoint_checks", "checkpoints that are packed again"),

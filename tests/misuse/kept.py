@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
@@ -387,3 +389,65 @@ def checkpointed(mode: str) -> None:
     module = Checkpointed()
     Private(mode, module, steps=4).train()
     assert module.kept.steps == int(module.passes) == 8
+
+
+class MixesLater(nn.Module):
+    """Adds a share of the batch's mean, which is none for some passes, by its own counting or the caller's."""
+
+    def __init__(self, counts: bool) -> None:
+        super().__init__()
+        self.linear, self.counts, self.passes = nn.Linear(FEATURES, CLASSES), counts, 0
+        self.register_buffer("share", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        if self.counts and self.passes == 4:
+            self.share.fill_(0.5)
+        return self.linear(x) + (self.share * x.mean() if self.share else 0)  # type: ignore[no-any-return]
+
+
+@B.row(
+    "have a module mix examples once a number of it is no longer zero",
+    "refused at the first batch that begins with it",
+    error=InvalidArgument,
+    match="mixes them",
+)
+def mixes_later(mode: str) -> None:
+    for counts in (True, False):
+        module = MixesLater(counts)
+        run = Private(mode, module)
+        try:
+            run.train(steps=4)
+            module.share.fill_(0.5)
+            run.train(steps=1)
+        except InvalidArgument:
+            assert run.optimizer.steps_taken == 4
+            if not counts:
+                raise
+
+
+class Clock(Silent):
+    def note(self, x: Tensor) -> None:
+        self.kept = time.perf_counter_ns()
+
+
+@B.row(
+    "keep the time of the last pass in the module",
+    "refused in a line that says so: nobody can try what it depends on",
+    error=InvalidArgument,
+    match="kept changes with every pass, even with the same examples .a clock",
+)
+def clock(mode: str) -> None:
+    Private(mode, Clock()).train()
+
+
+class Gone:
+    """Nothing, which can be referred to weakly."""
+
+
+@B.row("refer to something that is gone by `weakref.proxy`", "works: it is not kept with the module")
+def proxy(mode: str) -> None:
+    module, other = Silent(), Gone()
+    module.kept = weakref.proxy(other)
+    del other
+    Private(mode, module, steps=2).train()

@@ -26,6 +26,7 @@ from plrvo.validate import InvalidArgument
 _Mode: Any = _python_dispatch.TorchDispatchMode  # which has no types
 
 _VALUES_EVERY = 16  # one in so many passes is looked at by value: writes to `.data` leave no other trace
+EVERY_PASS = "every pass, even with the same examples (a clock?)"  # and so perhaps not with them
 _FEW = 4  # rows that are tried
 _FACTOR = 2.0**13  # between gradients that are tried: some hooks look at large ones only
 
@@ -189,7 +190,7 @@ class _Passes:
             if names := one.differing(other):
                 again = self._leaves(call)
                 if again is not None and any(a.differing(b) & names for a, b in zip(first, again, strict=True)):
-                    what = "every pass, even with the same examples (a clock?)"
+                    what = EVERY_PASS
                 refuse_dependent(self._module, min(names), where, what)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.factors import Factors
+from plrvo.training.kept import switches
 from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.padding import Padding
@@ -29,7 +30,8 @@ from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_AGAIN = 64  # one in so many later batches is tried again, at random
+_AGAIN = 64  # one in so many later losses is tried again, at random
+_MODULE_AGAIN = 256  # and modules, which takes as long as some steps
 
 
 class Watch:
@@ -144,8 +146,9 @@ class Watch:
             return made_up.args, dict(made_up.kwargs)
         form = _form_of(module)
         # Not again between two passes of one step, where the wrapper holds what the first has left.
-        if form not in self._tried or (not self._outputs and secrets.randbelow(_AGAIN) == 0):
-            self._try(module, call)
+        again = form in self._tried
+        if not again or (not self._outputs and secrets.randbelow(_MODULE_AGAIN) == 0):
+            self._try(module, call, again)
             if self.rows > 1 and self._found.learns:
                 self._tried.add(form)
         if not self._outputs:
@@ -154,10 +157,10 @@ class Watch:
         self._seen_inputs.note(call)
         return None
 
-    def _try(self, module: nn.Module, call: Call) -> None:
+    def _try(self, module: nn.Module, call: Call, again: bool) -> None:
         self._set_trying(True)
         try:
-            self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs)
+            self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs, again=again)
         finally:
             self._set_trying(False)
 
@@ -308,10 +311,10 @@ def refuse_private(module: nn.Module) -> None:
 
 
 def _form_of(module: nn.Module) -> int:
-    """A number that changes when a layer is replaced, patched, hooked or switched between train() and eval()."""
+    """A number that changes when a layer is replaced, patched, hooked or switched, by train() or by an attribute."""
     return hash(
         tuple(
-            (id(m), m.training, "forward" in vars(m), *(len(getattr(m, hooks)) for hooks in _HOOKS))
+            (id(m), m.training, "forward" in vars(m), switches(m), *(len(getattr(m, hooks)) for hooks in _HOOKS))
             for m in module.modules()
         )
     )
