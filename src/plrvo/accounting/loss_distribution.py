@@ -109,9 +109,13 @@ def estimate(steps: Sequence[Step], delta: float, guess: float) -> Estimate:
     return _parts(steps, guess, delta, added=False).cumulants.estimate(delta)
 
 
-@lru_cache(maxsize=256)
-def composed_epsilon(steps: tuple[Step, ...], delta: float, guess: float) -> float:
+def composed_epsilon(steps: Sequence[Step], delta: float, guess: float) -> float:
     """An upper bound on the epsilon of all steps, in both directions; `guess` (an upper bound) sets the grid."""
+    return _in_both_directions(tuple(steps), delta, guess)
+
+
+@lru_cache(maxsize=256)
+def _in_both_directions(steps: tuple[Step, ...], delta: float, guess: float) -> float:
     removed = _epsilon(steps, delta, guess, added=False)
     if not removed < math.inf:
         return math.inf
