@@ -1,4 +1,4 @@
-"""Whatever escapes from a command ends in one line, and help shows what it says."""
+"""Whatever escapes from a command ends in one line."""
 
 import pytest
 
@@ -18,12 +18,3 @@ def test_an_error_of_arithmetic_that_escapes_is_one_line(error, monkeypatch, cap
     assert capsys.readouterr().err.splitlines() == [
         f"plrvo: account: a value is out of range ({error.__name__}('too large'))"
     ]
-
-
-def test_the_help_of_training_shows_what_it_says(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "300")
-    main(["train", "--help"])
-    told = capsys.readouterr().out
-    assert "banded:B:cyclic" in told
-    example = next(line for line in told.splitlines() if "Example" in line)
-    assert "--seed" not in example

@@ -32,6 +32,8 @@ def calibrate(
     >>> 0.9999 < certified <= 1.0
     True
     """
+    validate.of_type(Noise, noise=noise)
+    validate.of_type(Workload, work=work)
     validate.positive(epsilon=epsilon)
     validate.probability(delta=delta)
 
@@ -70,7 +72,11 @@ def calibrate(
 
 
 def narrowest(
-    shape: Specification | Noise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+    shape: Specification | Noise | str,
+    work: Workload,
+    epsilon: float,
+    delta: float,
+    correlation: Correlation | None = None,
 ) -> Noise:
     """The narrowest noise of a specification, or of the shape of a noise, that certifies the budget.
 
@@ -78,5 +84,9 @@ def narrowest(
     >>> print(f"{narrowest(Specification('gaussian'), work, epsilon=1.0, delta=1e-5).variance:.3f}")
     1.056
     """
+    if isinstance(shape, str):  # a kind
+        shape = Specification(shape)
+    if not isinstance(shape, Noise | Specification):
+        raise validate.InvalidArgument("shape", shape, "a noise, a kind of noise, or a Specification")
     wide = shape if isinstance(shape, Noise) else shape.shape(work.clip)
     return calibrate(wide, work, epsilon, delta, correlation)

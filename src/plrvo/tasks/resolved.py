@@ -145,9 +145,7 @@ def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Reque
     return catalog.Request(job.task, job.model, job.data_dir, options, kept)
 
 
-def _plan(
-    job: Job, work: Workload, delta: float, correlation: Correlation | None
-) -> tuple[Plan, str | None]:
+def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> tuple[Plan, str | None]:
     """The plan, and the reason for its noise where the job names none."""
     described, clipping = job.specification, job.clipping or Clipping.flat
     if job.epsilon is None:
