@@ -9,9 +9,7 @@ from plrvo.designer import compare, recommend
 DELTA = 1e-5
 
 
-@pytest.mark.parametrize(
-    ("dimension", "steps", "epsilon"), [(1, 1, 1.0), (4, 1, 1.0), (1000, 1, 1.0), (1, 50, 3.0), (650, 20, 3.0)]
-)
+@pytest.mark.parametrize(("dimension", "steps", "epsilon"), [(4, 1, 1.0), (1000, 1, 1.0), (650, 20, 3.0)])
 def test_it_recommends_what_the_comparison_recommends(dimension, steps, epsilon):
     work = Workload(sample_rate=1.0 if steps == 1 else 0.2, steps=steps, clip=0.5, dimension=dimension)
     found = recommend(work, epsilon, DELTA)

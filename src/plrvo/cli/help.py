@@ -44,7 +44,7 @@ class Help:
 
     def text(self, width: int) -> str:
         """For a terminal of this width."""
-        parts = [f"Usage: {self.usage}", *(textwrap.fill(part, width) for part in (self.summary, *self.details))]
+        parts = [f"Usage: {self.usage}", *(_filled(part, width) for part in (self.summary, *self.details))]
         if self.example is not None:
             parts.insert(2, f"{_EXAMPLE}\n" + continued(self.example, width))
         parts += (f"{title}:\n" + "\n".join(_lines(row, width) for row in rows) for title, rows in self.groups.items())
@@ -63,12 +63,12 @@ def describe(command: Any, path: str) -> Help:
         words.append("COMMAND ...")
     for parameter, typed, text in _parameters(command):
         argument = not parameter.opts[0].startswith("-")
-        panel = "What" if argument else parameter.rich_help_panel or "Options"
+        panel = "Arguments" if argument else parameter.rich_help_panel or "Options"
         groups.setdefault(panel, []).append(Row(typed, text))
         words += [f"[{typed}]"] if argument else []
-    groups.setdefault("Options", []).append(Row("--help", "This."))
+    groups.setdefault("Options", []).append(Row("--help", "Show this."))
     usage = " ".join([path, *words, *(["[OPTIONS]"] if len(groups["Options"]) > 1 else [])])
-    ordered = {title: tuple(rows) for title, rows in groups.items() if title in ("What", "Commands", "Options")}
+    ordered = {title: tuple(rows) for title, rows in groups.items() if title in ("Arguments", "Commands", "Options")}
     return Help(usage, summary, tuple(details), example, ordered | {title: tuple(r) for title, r in groups.items()})
 
 
@@ -133,8 +133,13 @@ def _sentence(text: str | None) -> str:
 def _lines(row: Row, width: int) -> str:
     typed, gap = f"  {row.typed}", " " * _COLUMN
     if len(typed) >= _COLUMN - 1 and row.text:
-        return f"{typed}\n" + textwrap.fill(row.text, width, initial_indent=gap, subsequent_indent=gap)
-    return textwrap.fill(f"{typed:<{_COLUMN}}{row.text}", width, subsequent_indent=gap, drop_whitespace=True)
+        return f"{typed}\n" + _filled(gap + row.text, width, gap)
+    return _filled(f"{typed:<{_COLUMN}}{row.text}", width, gap)
+
+
+def _filled(text: str, width: int, indent: str = "") -> str:
+    """Lines that end between words: an option is never torn at its hyphens."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 class _Described:
