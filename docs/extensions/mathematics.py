@@ -56,7 +56,8 @@ class _Reader:
                 break
             if kind == "space":
                 self.at += 1
-                parts.append('<mspace width="1.5em"></mspace>' if len(text) >= len(_WIDE) else "")
+                gap = 1.5 if len(text) >= len(_WIDE) else 0.3 if self.beside_words() else 0
+                parts.append(f'<mspace width="{gap}em"></mspace>' if gap else "")
             else:
                 parts.append(self.scripted())
         return "".join(parts)
@@ -138,21 +139,30 @@ class _Reader:
             return _fence(text)
         return f"<mo>{html.escape(_PRETTY.get(text, text))}</mo>"
 
+    def beside_words(self) -> bool:
+        """Whether the space that was just passed has a word before or after it."""
+        around = self.tokens[max(0, self.at - 2) : self.at - 1] + self.tokens[self.at : self.at + 1]
+        return any(kind == "name" and not _is_symbol(text) for kind, text in around)
+
     def name(self, text: str) -> str:
         if text in FUNCTIONS:
             called = self.at < len(self.tokens) and self.tokens[self.at][0] != "space"
             return f'<mi mathvariant="normal">{text}</mi>' + ("" if called else '<mspace width="0.17em"></mspace>')
-        if _PRODUCTS.fullmatch(text) and text not in _NOT_PRODUCTS:
+        if _is_symbol(text):
             letters = "".join(f"<mi>{letter}</mi>" for letter in text)
             return letters if len(text) == 1 else f"<mrow>{letters}</mrow>"
         if not self.words:
             raise NotAFormula(text)
-        return f'<mtext>{text}</mtext><mspace width="0.3em"></mspace>'
+        return f"<mtext>{text}</mtext>"
 
     def close(self, bracket: str) -> None:
         if self.at >= len(self.tokens) or self.tokens[self.at][1] != bracket:
             raise NotAFormula(f"{bracket} is missing")
         self.at += 1
+
+
+def _is_symbol(name: str) -> bool:
+    return name in FUNCTIONS or (_PRODUCTS.fullmatch(name) is not None and name not in _NOT_PRODUCTS)
 
 
 def _fence(bracket: str) -> str:
