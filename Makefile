@@ -22,7 +22,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test lint bench torture fuzz docs clean
+.PHONY: help run test lint bench torture fuzz dist docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ torture: $(STAMP)-dev ## kill, fill disks and damage files, at least 500 times; 
 fuzz: $(STAMP)-dev ## fuzz every reader of files for a minute, guided by coverage; writes results/fuzz.json
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
 	$(TEST_ENV) $(BIN)/python -m checks.fuzz --seconds 60 --out results/fuzz.json
+
+dist: $(STAMP)-dev ## build a wheel, and try it in an empty environment without PyTorch
+	$(BIN)/python -m checks.wheel
 
 docs: $(STAMP)-dev ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

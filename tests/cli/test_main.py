@@ -1,9 +1,12 @@
 """Whatever escapes from a command ends in one line."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from plrvo.cli import account as command
-from plrvo.cli.main import main
+from plrvo.cli.main import _EXTRAS, main
 
 ACCOUNT = ["account", "--noise", "laplace", "--scale", "2", "--clip", "1", "--sample-rate", "0.1", "--steps", "3"]
 
@@ -18,3 +21,8 @@ def test_an_error_of_arithmetic_that_escapes_is_one_line(error, monkeypatch, cap
     assert capsys.readouterr().err.splitlines() == [
         f"plrvo: account: a value is out of range ({error.__name__}('too large'))"
     ]
+
+
+def test_the_extras_that_errors_name_exist():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(_EXTRAS) <= set(project["optional-dependencies"])
