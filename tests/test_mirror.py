@@ -38,6 +38,7 @@ TOGETHER = [
         "cli: calibrate noise_options options show",
         "options and tables that `account` and `calibrate` share",
     ),
+    ("cli/test_design.py", "cli: design_result", "what the command says"),
     ("report/test_page_command.py", "cli: report", "beside the runs that it shows"),
     ("paper/test_reproduce.py", "cli: reproduce", "beside the entries that it runs"),
     ("audit/test_selftest.py", "cli: selftest", "beside what it runs"),

@@ -232,7 +232,7 @@ def test_receipts_that_cannot_be_tried_are_refused(capsys, tmp_path, trained):
         (["--guesses", "5", "--noise", "laplace", "--scale", "1"], "--guesses 5"),
         (["--noise", "laplace", "--scale", "1", "--claim", "lots"], "--claim lots"),
         (["--noise", "laplace", "--scale", "1", "--coordinates", "0"], "--coordinates 0"),
-        ([], "--noise (missing)"),
+        ([], "--epsilon (missing)"),
     ],
 )
 def test_bad_one_run_audits_are_refused_in_one_line(capsys, arguments, named):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from plrvo.accounting.certified import Certificate
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -34,6 +35,12 @@ class Epsilon:
     delta: float
     method: str
     order: int | None
+
+    def __str__(self) -> str:
+        """Three digits of each, rounded to the side on which they stay true."""
+        published = "" if self.published is None else f", published {self.published:.3g}"
+        found = f"certified {rounded_up(self.certified, 3)}, lower {rounded_down(self.lower, 3)}"
+        return f"{found}{published} (delta {self.delta:g})"
 
     @property
     def published_is_refuted(self) -> bool:

@@ -38,6 +38,8 @@ def calibrate(
     >>> 0.9997 < certified <= 1.0
     True
     """
+    validate.of_type(Noise, noise=noise)
+    validate.of_type(Workload, work=work)
     validate.positive(epsilon=epsilon)
     validate.probability(delta=delta)
     return noise.scaled(math.exp(_log_width(noise, work, epsilon, delta, correlation)))
@@ -121,7 +123,11 @@ def _by_secant(one: tuple[float, float], other: tuple[float, float]) -> float:
 
 
 def narrowest(
-    shape: Specification | Noise, work: Workload, epsilon: float, delta: float, correlation: Correlation | None = None
+    shape: Specification | Noise | str,
+    work: Workload,
+    epsilon: float,
+    delta: float,
+    correlation: Correlation | None = None,
 ) -> Noise:
     """The narrowest noise of a specification, or of the shape of a noise, that certifies the budget.
 
@@ -129,5 +135,9 @@ def narrowest(
     >>> print(f"{narrowest(Specification('gaussian'), work, epsilon=1.0, delta=1e-5).variance:.3f}")
     1.056
     """
+    if isinstance(shape, str):  # a kind
+        shape = Specification(shape)
+    if not isinstance(shape, Noise | Specification):
+        raise validate.InvalidArgument("shape", shape, "a noise, a kind of noise, or a Specification")
     wide = shape if isinstance(shape, Noise) else shape.shape(work.clip)
     return calibrate(wide, work, epsilon, delta, correlation)

@@ -42,6 +42,8 @@ class Ledger(AnyLedger):
 
     def plus(self, noise: Noise, work: Workload) -> Ledger:
         """A ledger with so many more steps; equal kinds of step are counted together."""
+        validate.of_type(Noise, noise=noise)
+        validate.of_type(Workload, work=work)
         return replace(self, entries=(*self.entries, (noise, work)))
 
     def certified(self, delta: float) -> Certificate:

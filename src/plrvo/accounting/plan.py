@@ -16,7 +16,7 @@ from plrvo.accounting.correlated import Correlation, CyclicPoisson, ledger_of
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, Specification, noise_from_dict
-from plrvo.validate import InvalidArgument, positive, probability
+from plrvo.validate import InvalidArgument, of_type, positive, probability
 
 FORMAT = 2  # 1 did not say how gradients are clipped, and has the dimension 1 under an l1 clip
 LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
@@ -41,6 +41,8 @@ class Plan:
     bracket: Epsilon = field(init=False)
 
     def __post_init__(self) -> None:
+        of_type(Noise, noise=self.noise)
+        of_type(Workload, workload=self.workload)
         probability(delta=self.delta)
         if self.epsilon is not None:
             positive(epsilon=self.epsilon)
@@ -66,7 +68,7 @@ class Plan:
 
     @staticmethod
     def fitted(
-        shape: Specification | Noise,
+        shape: Specification | Noise | str,
         workload: Workload,
         delta: float,
         epsilon: float,
@@ -74,6 +76,7 @@ class Plan:
         clipping: str = Clipping.flat,
     ) -> Plan:
         """The plan of the narrowest noise of a specification, or of the shape of a noise, that certifies the budget."""
+        of_type(Workload, workload=workload)
         charged = _charged(workload, Clipping.named(clipping))
         noise = narrowest(shape, charged, epsilon, delta, correlation)
         return Plan.certify(noise, workload, delta, epsilon, correlation, clipping)
@@ -163,11 +166,11 @@ class Plan:
             raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified!r}")
         return plan
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         write_json(path, self.to_dict())
 
     @staticmethod
-    def load(path: Path, clipping: str | None = None) -> Plan:
+    def load(path: Path | str, clipping: str | None = None) -> Plan:
         """The plan in a file; `clipping` as in `from_dict`."""
         description = read_json(path, "plan", "a plan file")
         if not isinstance(description, dict) or "receipt" in description:

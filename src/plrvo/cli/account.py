@@ -30,13 +30,16 @@ def account(
 ) -> None:
     """What a noise costs: certified, lower and published epsilon, side by side.
 
-    Example: plrvo account --noise gamma --k 40000 --theta 6e-5 --clip 0.5 --sample-rate 0.01 --steps 300
-    --dimension 26010 --delta 1e-5
+    Gaussian noise needs no clip and no dimension: its multiplier is in units of the clip. Other noises do, for example
+    --k 40000 --theta 6e-5 (gamma) with --clip 0.5 --dimension 26010.
+
+    Example: plrvo account --noise-multiplier 1.1 --sample-rate 0.01 --steps 3000
     """
     if table:
         _paper_table(as_json)
         return
-    work = read_workload(clip, sample_rate, steps, dimension)
+    noise.check(fitted=False)
+    work = read_workload(clip, sample_rate, steps, dimension, noise)
     built = noise.noise(work.clip)
     bracket = epsilon(built, work, delta)
     if as_json:

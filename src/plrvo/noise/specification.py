@@ -50,6 +50,11 @@ class Specification:
         named = {"noise": self.kind, "noise_file": self.file}
         return {name: value for name, value in named.items() if value is not None} | dict(self.options)
 
+    @property
+    def named(self) -> str | None:
+        """The kind that was given, or the only one that has the options."""
+        return self.kind if self.kind is not None or self.file is not None else kind_with(self.options)
+
     def noise(self, clip: float) -> Noise:
         """The noise that is described in full."""
         self.check(fitted=False)
@@ -60,7 +65,7 @@ class Specification:
         self.check(fitted=True)
         if self.file is not None:
             return self._from_file()
-        usual = {p.option: 1.0 if p.is_width else p.usual for p in DESCRIBED[str(self.kind)].parameters}
+        usual = {p.option: 1.0 if p.is_width else p.usual for p in DESCRIBED[str(self.named)].parameters}
         narrow = self._built(
             1.0, {**{name: value for name, value in usual.items() if value is not None}, **self.options}
         )
@@ -73,9 +78,10 @@ class Specification:
                 beside = ", ".join(f"`{name}`" for name in self.given if name != "noise_file")
                 raise InvalidArgument("noise_file", str(self.file), f"no {beside} beside it")
             return
-        if self.kind not in DESCRIBED:
-            raise InvalidArgument("noise", self.kind, f"one of {', '.join(DESCRIBED)}, or a `noise_file`")
-        own = {p.option: p for p in DESCRIBED[self.kind].parameters}
+        kind = self.named
+        if kind not in DESCRIBED:
+            raise InvalidArgument("noise", kind, f"one of {', '.join(DESCRIBED)}, or a `noise_file`")
+        own = {p.option: p for p in DESCRIBED[kind].parameters}
         needed = [p for p in own.values() if not (p.is_flag or (fitted and (p.is_width or p.usual is not None)))]
         wrong = [f"`{p.option}` (missing)" for p in needed if p.option not in self.options]
         for name, value in self.options.items():
@@ -84,13 +90,13 @@ class Specification:
             elif fitted and own[name].is_width:
                 wrong.append(f"no `{name}` {value} beside `epsilon`, which finds it")
         if wrong:
-            raise InvalidArgument("noise", self.kind, "; ".join(wrong))
+            raise InvalidArgument("noise", kind, "; ".join(wrong))
 
     def _built(self, clip: float, options: Mapping[str, Any]) -> Noise:
-        parameters = DESCRIBED[str(self.kind)].parameters
+        parameters = DESCRIBED[str(self.named)].parameters
         fields = {p.field or p.option: p.read(options[p.option], clip) for p in parameters if p.option in options}
         try:
-            return DESCRIBED[str(self.kind)](**fields)
+            return DESCRIBED[str(self.named)](**fields)
         except InvalidArgument as error:
             name = next((p.option for p in parameters if error.argument in (p.field, p.option)), error.argument)
             raise InvalidArgument(name, options.get(name, error.value), error.expected) from None

@@ -17,7 +17,7 @@ from plrvo.accounting import Clipping, Plan
 from plrvo.audit.one_run import CanaryKind
 from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, USUAL, kind_with
-from plrvo.validate import InvalidArgument, native, plain_number
+from plrvo.validate import InvalidArgument, native, plain_number, positive, positive_integer, probability, rate
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
@@ -33,6 +33,11 @@ _PRIVATE = (
 )
 # Where the data lies, and how often and in which portions this machine works: no other run comes of it.
 _ANEW = ("data_dir", "physical_batch", "evaluate_every", "checkpoint_every")
+_AT_LEAST_ONE = (
+    *("steps", "epochs", "batch_size", "restart_every", "separation", "physical_batch", "evaluate_every"),
+    *("checkpoint_every", "audit", "coordinates", "max_length", "limit", "references", "test_limit", "beams"),
+)
+_POSITIVE = ("epsilon", "clip", "grid")
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,15 @@ def _check_ranges(job: Job) -> None:
         raise InvalidArgument("momentum", job.momentum, "at least 0 and below 1")
     if not 0 <= job.weight_decay < LARGEST_RATE:
         raise InvalidArgument("weight_decay", job.weight_decay, "0 or above, and below 3e38")
+    if job.seed is not None and job.seed < 0:
+        raise InvalidArgument("seed", job.seed, "a whole number, 0 or above")
+    given = {name: value for name in _AT_LEAST_ONE if (value := getattr(job, name)) is not None}
+    positive_integer(**given)
+    positive(**{name: value for name in _POSITIVE if (value := getattr(job, name)) is not None})
+    if job.delta is not None:
+        probability(delta=job.delta)
+    if job.sample_rate is not None:
+        rate(sample_rate=job.sample_rate)
 
 
 def _names_no_noise(recorded: Any) -> bool:
