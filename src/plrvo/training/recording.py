@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -90,6 +91,7 @@ class Recording(_Mode):
         self._gone: dict[int, Any] = {}  # what was computed from it by operations that were let go, by its memory
         self._is_running = self.is_full = self.is_forgotten = False
         self._bytes, self._most_bytes = 0, _MOST_BYTES
+        _alive.add(self)
         self._thread = threading.get_ident()  # modes are of a thread; passes back may have threads of their own
 
     def resume(self, of: Sequence[Tensor] = ()) -> None:
@@ -98,14 +100,12 @@ class Recording(_Mode):
         self._outputs |= {memory_of(t) for t in of}
         if not self._is_running and not self.is_forgotten and self._thread == threading.get_ident():
             self._is_running = True
-            _running.append(self)
             with _lifted(_modes()):  # under those of others, who will leave theirs from the top
                 self.__enter__()
 
     def pause(self) -> None:
         if self._is_running and self._thread == threading.get_ident():
             self._is_running = False
-            _running.remove(self)
             modes = _modes()
             if any(mode is self for mode in modes):  # a compiler may have cleared all modes in between
                 with _lifted(modes[[mode is self for mode in modes].index(True) + 1 :]):
@@ -121,18 +121,24 @@ class Recording(_Mode):
             self.is_full, self._bytes = True, 0
         return result
 
-    def begin_pass(self, outputs: list[Output]) -> list[Output]:
-        """Of the outputs of earlier passes, those that somebody may still go back from; all else of them is let go.
+    def begin_pass(self, outputs: list[Output]) -> None:
+        """Leave of the outputs of earlier passes those that somebody may still go back from; the rest is let go.
 
         Of the last few passes everything is kept. Of older ones (to look at metrics, say) what tensors are computed
         from that somebody else holds, and that want a gradient.
         """
         self.turn += 1
         self.is_full &= self.is_forgotten
+        while self._let_go_of_old(outputs):
+            pass  # what was held by that alone goes next
+        self._gone = {memory: reference for memory, reference in self._gone.items() if not reference.expired()}
+
+    def _let_go_of_old(self, outputs: list[Output]) -> bool:
+        """Whether there was anything."""
         old = {s for s in self.operations if s.turn <= self.turn - _PENDING}
-        old_outputs = [o for o in outputs if o.turn <= self.turn - _PENDING]
+        old_outputs = {o for o in outputs if o.turn <= self.turn - _PENDING}
         if not old and not old_outputs:
-            return outputs
+            return False
         ours = Counter(id(t) for s in self.operations for t in (*s.given(), *s.results))
         ours.update(id(o.tensor) for o in outputs)
         made = [*(o.tensor for o in outputs), *(t for s in self.operations for t in s.results)]
@@ -142,14 +148,14 @@ class Recording(_Mode):
         held = [t for t in tensors if t.requires_grad and sys.getrefcount(t) > ours[id(t)] + 3]
         wanted = {memory_of(t) for t in held}
         old.difference_update(_leading_to(self.operations, wanted))
+        old_outputs = {o for o in old_outputs if memory_of(o.tensor) not in wanted}
         self._bytes -= sum(s.nbytes() for s in old)
         self._let_go([s for s in self.operations if s in old])
+        self._outputs -= {memory_of(o.tensor) for o in old_outputs}
+        self._gone |= {memory_of(o.tensor): _weak(o.tensor) for o in old_outputs}
         self.operations = [s for s in self.operations if s not in old]
-        gone_outputs = [o for o in old_outputs if memory_of(o.tensor) not in wanted]
-        self._outputs -= {memory_of(o.tensor) for o in gone_outputs}
-        self._gone |= {memory_of(o.tensor): _weak(o.tensor) for o in gone_outputs}
-        self._gone = {memory: reference for memory, reference in self._gone.items() if not reference.expired()}
-        return [o for o in outputs if o not in gone_outputs]
+        outputs[:] = [o for o in outputs if o not in old_outputs]
+        return bool(old or old_outputs)
 
     def is_gone(self, t: Tensor) -> bool:
         """Whether it was computed from a pass, or a part of one, that was let go."""
@@ -186,12 +192,12 @@ def _lifted(modes: Sequence[Any]) -> Iterator[None]:
             _python_dispatch._push_mode(mode)
 
 
-_running: list[Recording] = []  # torch keeps modes on one stack for all: so must whoever wants to leave them
+_alive: weakref.WeakSet[Recording] = weakref.WeakSet()  # those of refused losses are paused, and may go on later
 
 
 def forget_recordings() -> None:
     """Let go of passes that nobody has gone back from, and that nobody will where another engine begins."""
-    for recording in tuple(_running):
+    for recording in tuple(_alive):
         recording.pause()
         recording.operations.clear()
         # For good: its engine may still live, and look on at backward passes of others.

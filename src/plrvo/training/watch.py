@@ -131,7 +131,7 @@ class Watch:
             )
         self.rows = rows_of(args, kwargs, self._dimension)
         if self._recording is not None and self._turn == 0:
-            self._outputs = self._recording.begin_pass(self._outputs)
+            self._recording.begin_pass(self._outputs)
         if not self._outputs:
             self._inputs = set()
         inputs = tensors_in((args, kwargs))
