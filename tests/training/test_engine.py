@@ -220,7 +220,7 @@ def test_noise_schedules_are_refused():
     ("arguments", "named"),
     [
         ({"clipping": "adaptive"}, "clipping"),
-        ({"mode": "functorch"}, "grad_sample_mode"),
+        ({"mode": "ew"}, "grad_sample_mode"),
         ({"mode": "ghost", "clipping": "l1", "noise": plrvo.Laplace(1.0)}, "grad_sample_mode"),
         ({"clipping": "l1"}, "Laplace noise"),
         ({"postprocess": "magic"}, "postprocess"),

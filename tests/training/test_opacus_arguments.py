@@ -189,7 +189,7 @@ def test_exact_mode_takes_opacus_arguments_too():
         ({"rand_on_empty": True}, "rand_on_empty=True: expected False"),
         ({"clipping": "adaptive", "target_unclipped_quantile": 0.5}, "target_unclipped_quantile=0.5: expected no such"),
         ({"clipping": "adaptive"}, "clipping='adaptive': expected one of flat"),
-        ({"grad_sample_mode": "functorch"}, "what has no rule is computed by functorch"),
+        ({"grad_sample_mode": "ew"}, "one of auto, bookkeeping, hooks, ghost, functorch"),
         ({"noise": plrvo.Laplace(1.0)}, "none beside a noise"),
         ({"noise": 3}, "the name of one"),
         ({"noise": "cauchy"}, "one of gaussian"),

@@ -24,8 +24,7 @@ from plrvo.training import checkpoint, given
 from plrvo.training import opacus_arguments as theirs
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.attention import with_masks
-from plrvo.training.clipping import BookkeepingModule, SamplesModule
-from plrvo.training.clipping.mode import check_mode, chosen_mode
+from plrvo.training.clipping.mode import check_mode, chosen_mode, wrapper_of
 from plrvo.training.draws import Draws
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
@@ -146,7 +145,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 (`plrvo.Clipping`).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
-                the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does.
+                the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does;
+                "functorch" computes the whole module once more for each example, whatever its layers make of a batch.
                 `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
             batch_first: whether the first dimension of a batch is the example.
@@ -198,8 +198,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.sampler = sampler = self._sampler(data_loader, mechanism, sample_source, distributed, draws)
         sampler.in_passes(min(epoch, mechanism.steps or epoch), after_budget)
         loader = private_loader(data_loader, sampler, batch_first)
-        kind: Any = BookkeepingModule if mode == "bookkeeping" else SamplesModule
-        wrapped = kind(
+        wrapped: Any = wrapper_of(mode)(
             module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
         )
         processes = torch.distributed.get_world_size() if distributed else 1

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 from torch import nn
 
 from plrvo.accounting import Clipping
-from plrvo.training.clipping.module import unsupported_layers
+from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
+from plrvo.training.clipping.samples import SamplesModule, WholeModule
 from plrvo.validate import InvalidArgument
 
-# Opacus's other modes fail on the empty batches of Poisson sampling.
-MODES = ("auto", "bookkeeping", "hooks", "ghost")
+MODES = ("auto", "bookkeeping", "hooks", "ghost", "functorch")
 
 
 def check_mode(mode: str) -> None:
     """Refuse a mode that is none here."""
     if mode not in MODES:
-        instead = "; what has no rule is computed by functorch in any of them" if mode in ("functorch", "ew") else ""
-        raise InvalidArgument("grad_sample_mode", mode, "one of " + ", ".join(MODES) + instead)
+        raise InvalidArgument("grad_sample_mode", mode, "one of " + ", ".join(MODES))
+
+
+def wrapper_of(mode: str) -> type[BookkeepingModule]:
+    """The wrapper of a mode that was chosen."""
+    return {"bookkeeping": BookkeepingModule, "functorch": WholeModule}.get(mode, SamplesModule)
 
 
 def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
     """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
-    if mode == "hooks":
+    if mode in ("hooks", "functorch"):
         return mode
     unsupported = unsupported_layers(module)
     reason = (
@@ -41,3 +47,18 @@ def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: b
         raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
     warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
     return "hooks"
+
+
+def fitting_mode(module: nn.Module, clipping: Clipping, loss_of: Callable[[nn.Module], Any]) -> str:
+    """What "auto" comes to, tried on a loss of a few examples: "functorch" for a module whose layers mix their rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # which say the mode's reason, and come again when it is chosen
+        mode = chosen_mode("auto", module, clipping, batch_first=True)
+        wrapper = wrapper_of(mode)(module)
+        try:
+            loss_of(wrapper).backward()
+        except (InvalidArgument, RuntimeError):  # a layer that was asked for rows of its own may fail in its own way
+            return "functorch"
+        finally:
+            wrapper.cleanup()
+    return "auto"

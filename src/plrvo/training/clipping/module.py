@@ -36,6 +36,8 @@ class Inputs:
         return cast("Tensor", self.args[0] if self.args else next(iter(self.kwargs.values())))
 
 
+ANY_MODULE = 'or grad_sample_mode="functorch", which is slower and asks nothing of layers'
+
 Recorder = Callable[[nn.Module, Inputs, Tensor], Contributions]
 
 
@@ -284,7 +286,7 @@ class BookkeepingModule(AbstractGradSampleModule):
                 "module",
                 f"{name} ({type(layer).__name__})",
                 f"the example as the {'second' if self._dimension else 'first'} dimension of every layer; it has "
-                f"{rows} rows in a batch of {self.book.batch_size} examples",
+                f"{rows} rows in a batch of {self.book.batch_size} examples; {ANY_MODULE}",
             )
         self._is_redoing, trying, self.watch.is_trying = True, self.watch.is_trying, True
         try:
@@ -308,5 +310,5 @@ def _refuse(name: str, parameter: Tensor) -> None:
         "module",
         name,
         "parameters that are used by calling their layer, in training mode; it got a gradient that is not clipped "
-        "(call train() before the pass; freeze it, or use it in its own layer's forward)",
+        f"(call train() before the pass; freeze it, or use it in its own layer's forward; {ANY_MODULE})",
     )
