@@ -22,7 +22,7 @@ from plrvo.training.checkpoint import _pack, _unpack, read_plan
 from plrvo.validate import InvalidArgument
 
 OPTIONS = {parameter.name for parameter in typer.main.get_command(app).commands["train"].params}
-OF_THE_COMMAND = {"task", "out", "resume", "as_json"}  # TASK, where the run is, and how its result is told
+OF_THE_COMMAND = {"task", "out", "resume", "verbose", "as_json"}  # TASK, where the run is, and how its result is told
 
 
 def test_every_option_of_the_command_is_a_wish_that_these_tests_have_a_value_for():
@@ -188,7 +188,7 @@ def test_the_rate_of_sgd_is_in_units_of_the_clip_and_that_of_adam_is_not(tmp_pat
 def test_a_job_comes_to_a_plan_that_certifies_its_budget_for_what_is_trained(tmp_path):
     plan = SMALL.resolve(tmp_path).plan
     assert plan.bracket.certified <= plan.epsilon == 8.0
-    assert plan.workload == plrvo.Workload(sample_rate=0.05, steps=6, clip=0.1, dimension=650)
+    assert plan.workload == plrvo.Workload(sample_rate=0.05, steps=6, clip=1.0, dimension=650)
     audited = replace(SMALL, audit=300).resolve(tmp_path)
     assert audited.plan.workload.dimension == 950
     l1 = replace(SMALL, clipping="l1", grad_sample_mode="hooks").resolve(tmp_path)
@@ -200,6 +200,17 @@ def test_a_plan_brings_its_own_and_needs_room_for_canaries(tmp_path):
     assert resolved.plan == PLAN
     with pytest.raises(InvalidArgument, match="a plan of dimension 950"):
         Job("digits", model="logistic", plan=PLAN, audit=300).resolve(tmp_path)
+
+
+def test_a_job_that_names_no_noise_leaves_it_to_the_workload(tmp_path):
+    job = Job("digits", epsilon=3.0, model="logistic", steps=2)
+    assert job == Job.read({"task": "digits", "epsilon": 3.0, "noise": "auto", "model": "logistic", "steps": 2})
+    assert job.to_dict()["noise"] == "auto"  # in so many words: older jobs without one mean gamma noise
+    resolved = job.resolve(tmp_path)
+    assert resolved.plan.noise.kind == "gaussian"
+    assert "in 650 dimensions" in resolved.reason
+    assert Job("digits", noise_options={"noise_multiplier": 1.1}).noise == "gaussian"
+    assert Job("digits", noise="gaussian", epsilon=3.0, model="logistic", steps=2).resolve(tmp_path).reason is None
 
 
 class Killed(BaseException):
