@@ -74,7 +74,7 @@ def test_epsilon_decreases_with_delta(noise: Noise) -> None:
     assert_increasing([certified(noise, delta=delta) for delta in (0.1, 1e-3, 1e-5, 1e-6, 1e-9, 1e-12)])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(
     noise=st.sampled_from(NOISES[1:]),
     log_clip=st.floats(-4.0, 2.0),

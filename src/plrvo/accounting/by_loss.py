@@ -38,7 +38,7 @@ _CURVE_MARGIN = 1e-10  # relative, on a delta of the Gaussian curve
 _GIFT_SHARE = 0.02  # of the next power of 2 above delta, for what a gift leaves
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 _MOST_PROFILES = 8  # in one loss distribution
-_WORTH = 1.03  # times the smallest: an estimate is good to a percent or two
+_WORTH = 1.1  # times the smallest: an estimate may be several percent too large
 
 
 def dominated_epsilon(entries: Sequence[Entry], delta: float, quick: float, fresh: bool) -> Iterator[tuple[str, float]]:
@@ -57,7 +57,9 @@ def dominated_epsilon(entries: Sequence[Entry], delta: float, quick: float, fres
             estimates.append((estimate(steps, delta, guess).epsilon, method, steps, delta))
     if fresh and (limit := without_gift(entries)) is not None:
         budget = _gift_budget(delta)
-        most = _largest_gift(estimate(_few_kinds(limit), delta, guess), min([best, *(found[0] for found in estimates)]))
+        most = _largest_gift(
+            estimate(_few_kinds(limit), delta, guess), min([_WORTH * best, *(found[0] for found in estimates)])
+        )
         if (given := with_gift(entries, budget, most)) is not None:
             steps, rest = tuple(_few_kinds(given)), math.nextafter(delta - budget, 0.0)
             estimates.append((estimate(steps, rest, guess).epsilon, "gift", steps, rest))
