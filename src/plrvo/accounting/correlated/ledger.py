@@ -112,8 +112,16 @@ class CorrelatedLedger(AnyLedger):
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
 
     def certified(self, delta: float) -> Certificate:
-        """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise."""
-        return self._bound(lambda entries, delta: certified_epsilon(entries, delta, fresh=False), delta)
+        """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise.
+
+        Those are where a visit enters one row: what it shifts was chosen before the noise of that row was seen.
+        """
+
+        def smallest(entries: Sequence[Entry], delta: float) -> Certificate:
+            fresh = all(release.dimension == self.work.dimension for _, release in entries)
+            return certified_epsilon(entries, delta, fresh=fresh)
+
+        return self._bound(smallest, delta)
 
     def quick(self, delta: float) -> Certificate:
         return self._bound(quick_epsilon, delta)
