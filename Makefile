@@ -22,17 +22,17 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test lint bench torture fuzz docs clean
+.PHONY: help run test lint bench torture fuzz dist docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The digits come with scikit-learn: nothing is downloaded. 9258 is the number of parameters of the CNN for them.
-run: $(STAMP)-train ## the main job: design a noise, train with it, certify and verify the run
+# The digits come with scikit-learn: nothing is downloaded. The workload is what `plrvo train digits` has by default.
+run: $(STAMP)-train ## the main job: choose a noise, train with it, certify and verify the run
 	rm -rf runs/digits
-	$(BIN)/plrvo design --epsilon 3 --delta 1e-5 --sample-rate 0.1 --steps 200 --dimension 9258 \
-	    --clip-min 0.5 --clip-max 0.5 --save runs/digits/plan.json
-	$(BIN)/plrvo train digits --model cnn --plan runs/digits/plan.json --lr 0.05 --out runs/digits
+	$(BIN)/plrvo design --epsilon 3 --sample-rate 0.25 --steps 100 --dimension 2730 \
+	    --clip-min 1 --clip-max 1 --save runs/digits/plan.json
+	$(BIN)/plrvo train digits --plan runs/digits/plan.json --out runs/digits
 	$(BIN)/plrvo verify runs/digits/receipt.json
 
 test: $(STAMP)-dev ## run the tests and doctests; PYTEST_ARGS="-m slow" for the slow ones
@@ -54,6 +54,9 @@ torture: $(STAMP)-dev ## kill, fill disks and damage files, at least 500 times; 
 fuzz: $(STAMP)-dev ## fuzz every reader of files for a minute, guided by coverage; writes results/fuzz.json
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
 	$(TEST_ENV) $(BIN)/python -m checks.fuzz --seconds 60 --out results/fuzz.json
+
+dist: $(STAMP)-dev ## build a wheel, and try it in an empty environment without PyTorch
+	$(BIN)/python -m checks.wheel
 
 docs: $(STAMP)-dev ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -56,6 +56,7 @@ SECTIONS = (
             "plrvo.accounting.exact.on_grid",
             "plrvo.designer.clip_range",
             "plrvo.designer.compare",
+            "plrvo.designer.recommend",
             "plrvo.designer.SearchSpace",
         ),
     ),

@@ -1,29 +1,52 @@
-"""The picture of the report guide: the page of a real run, as a browser shows it (needs chromium)."""
+"""The pictures of reports: pages of real runs, as a browser shows them (needs chromium)."""
 
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
 from plrvo.cli.main import main as plrvo
 
-# The noise of the last row of the paper's CNN tables, whose published epsilon is refuted.
-TRAIN = ["digits", "--model", "logistic", "--noise", "gamma", "--k", "40000", "--theta", "6e-5", "--clip", "0.5"]
-TRAIN += ["--sample-rate", "0.01", "--steps", "300", "--seed", "0"]
+IMAGES = Path(__file__).parents[1] / "images"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A run, and how much of its page is shown."""
+
+    name: str
+    train: tuple[str, ...]
+    height: int
+
+
+PICTURES = (
+    # The noise of the last row of the paper's CNN tables, whose published epsilon is refuted.
+    Picture(
+        "report.png",
+        (
+            *("digits", "--model", "logistic", "--noise", "gamma", "--k", "40000", "--theta", "6e-5", "--clip", "0.5"),
+            *("--sample-rate", "0.01", "--steps", "300", "--seed", "0"),
+        ),
+        2130,
+    ),
+    # What the first page of the site trains: fresh noise, so that every drawing shows another run.
+    Picture("report-front.png", ("digits", "--epsilon", "3"), 1420),
+)
 
 
 def main() -> None:
-    """Draw docs/images/report.png."""
-    image = Path(__file__).parents[1] / "images" / "report.png"
+    """Draw them all."""
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-        page_file = Path(place) / "digits.html"
-        plrvo(["train", *TRAIN, "--out", f"{place}/digits"])
-        plrvo(["report", f"{place}/digits", "--out", str(page_file)])
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 980, "height": 2130})
-        page.goto(page_file.as_uri())
-        page.screenshot(path=image)
+        for picture in PICTURES:
+            run, page_file = f"{place}/{picture.name}/digits", Path(place) / f"{picture.name}.html"
+            plrvo(["train", *picture.train, "--out", run])
+            plrvo(["report", run, "--out", str(page_file)])
+            page = browser.new_page(viewport={"width": 980, "height": picture.height})
+            page.goto(page_file.as_uri())
+            page.screenshot(path=IMAGES / picture.name)
         browser.close()
 
 

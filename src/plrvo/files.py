@@ -17,7 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, a_path
 
 FIGURES = (".png", ".svg", ".pdf")
 _CHUNK = 1 << 16
@@ -46,17 +46,18 @@ def write_bytes(path: Path, content: bytes, *, secret: bool = False) -> None:
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path | str, value: Any) -> None:
     """One JSON document, indented for people; infinities are refused, not written as non-standard words."""
-    write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    write_bytes(a_path(path=path), (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path, argument: str, expected: str) -> Any:
+def read_json(path: Path | str, argument: str, expected: str) -> Any:
     """The document in `path`; a missing or broken file is bad input of `argument`.
 
     So are a document with a word that JSON does not have (NaN), a key that comes twice, of which readers differ which
     one counts, and a size or a depth that no file of ours has.
     """
+    path = a_path(**{argument: path})
     try:
         with path.open("rb") as file:
             content = read_at_most(file, _LARGEST_JSON)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
+from pathlib import Path
 from typing import Any
 
 
@@ -48,6 +50,28 @@ def shortened(value: object) -> str:
     except (ValueError, RecursionError):  # whole numbers of more than 4,300 digits, lists in lists in lists
         return f"a {type(value).__name__} that is too large to show"
     return text if len(text) <= 400 else f"{text[:150]}...{text[-50:]}"
+
+
+def of_type(kind: type, **arguments: Any) -> None:
+    """Objects of this class: swapped arguments are found here, and not deep inside.
+
+    >>> of_type(int, steps="a hundred")
+    Traceback (most recent call last):
+        ...
+    plrvo.validate.InvalidArgument: steps='a hundred': expected a int, not a str (are arguments swapped?)
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, kind):
+            found = type(value).__name__
+            raise InvalidArgument(name, value, f"a {kind.__name__}, not a {found} (are arguments swapped?)")
+
+
+def a_path(**arguments: Any) -> Path:
+    """The path that one argument is, or spells."""
+    ((name, value),) = arguments.items()
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidArgument(name, value, "the path of a file")
+    return Path(value)
 
 
 def required(**arguments: Any) -> None:

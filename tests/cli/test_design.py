@@ -37,10 +37,18 @@ def test_design_meets_the_budget_with_the_accountant_that_was_asked_for(capsys, 
         assert account[name] == pytest.approx(result[name], rel=1e-9)
 
 
-def test_design_explains_itself_in_words(capsys):
+def test_design_explains_itself_in_words(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["design", *BUDGET, *CNN]) == 0
     words = " ".join(capsys.readouterr().out.split())
-    for part in ("certified", "c0", "k_max", "Recommended: gaussian (high dimension)", "Fisher information counts"):
+    assert words.startswith("Use gaussian noise (sigma")
+    assert "Why: Gaussian noise has the least error" in words
+    assert "k_max" not in words
+    assert main(["design", *BUDGET, *CNN, "-v"]) == 0
+    told = capsys.readouterr().out
+    assert "\u2026" not in told  # no cell is cut
+    words = " ".join(told.split())
+    for part in ("certified", "c0", "k_max", "Fisher information counts"):
         assert part in words
 
 
@@ -53,7 +61,7 @@ def test_design_warns_where_only_the_published_figure_meets_the_budget(capsys):
 
 def test_a_saved_plan_passes_its_own_check_and_a_picture_is_drawn(capsys, tmp_path):
     plan, picture = tmp_path / "plan.json", tmp_path / "space.png"
-    made = run_json(capsys, "design", *BUDGET, *CNN, "--save", str(plan), "--plot", str(picture))
+    made = run_json(capsys, "design", *BUDGET, *CNN, "--noise", "gamma", "--save", str(plan), "--plot", str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
     checked = run_json(capsys, "design", "--plan", str(plan))
     assert checked["epsilon_certified"] == made["epsilon_certified"]
@@ -61,8 +69,8 @@ def test_a_saved_plan_passes_its_own_check_and_a_picture_is_drawn(capsys, tmp_pa
     assert "violated" in capsys.readouterr().out
 
 
-def test_the_recommended_noise_can_be_saved_instead(capsys, tmp_path):
-    run_json(capsys, "design", *BUDGET, *CNN, "--save", str(tmp_path / "plan.json"), "--choose", "recommended")
+def test_the_recommended_noise_is_saved(capsys, tmp_path):
+    run_json(capsys, "design", *BUDGET, *CNN, "--save", str(tmp_path / "plan.json"))
     plan = Plan.load(tmp_path / "plan.json")
     assert isinstance(plan.noise, Gaussian)
     assert plan.bracket.certified <= 1
@@ -87,7 +95,7 @@ def test_the_recommended_noise_can_be_saved_instead(capsys, tmp_path):
         ([*BUDGET, *CNN, "--k-max", "1"], "--k-max 1.0"),
         ([*BUDGET, *CNN, "--dataset-size", "0"], "--dataset-size 0"),
         ([*BUDGET, *CNN, "--plot", "space.gif"], "--plot space.gif"),
-        ([*BUDGET, *CNN, "--choose", "cauchy"], "cauchy"),
+        ([*BUDGET, *CNN, "--noise", "cauchy"], "cauchy"),
         (["--plan", "no-such-plan.json"], "--plan no-such-plan.json"),
     ],
 )

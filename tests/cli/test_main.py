@@ -1,9 +1,12 @@
-"""Whatever escapes from a command ends in one line, and help shows what it says."""
+"""Whatever escapes from a command ends in one line."""
+
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from plrvo.cli import account as command
-from plrvo.cli.main import main
+from plrvo.cli.main import _EXTRAS, main
 
 ACCOUNT = ["account", "--noise", "laplace", "--scale", "2", "--clip", "1", "--sample-rate", "0.1", "--steps", "3"]
 
@@ -20,10 +23,6 @@ def test_an_error_of_arithmetic_that_escapes_is_one_line(error, monkeypatch, cap
     ]
 
 
-def test_the_help_of_training_shows_what_it_says(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "300")
-    main(["train", "--help"])
-    told = capsys.readouterr().out
-    assert "banded:B:cyclic" in told
-    example = next(line for line in told.splitlines() if "Example" in line)
-    assert "--seed" not in example
+def test_the_extras_that_errors_name_exist():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(_EXTRAS) <= set(project["optional-dependencies"])

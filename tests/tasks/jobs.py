@@ -40,7 +40,7 @@ WISHES: dict[str, Any] = {
     "separation": 5,
     "learning_rate": 0.05,
     "optimizer": "adam",
-    "schedule": "linear",
+    "schedule": "constant",
     "momentum": 0.5,
     "weight_decay": 0.1,
     "postprocess": "clamp",

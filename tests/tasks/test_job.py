@@ -18,11 +18,11 @@ from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
 from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
 from plrvo.tasks.job import NO_NOISE, Job, check_momentum
-from plrvo.training.checkpoint import _pack, _unpack
+from plrvo.training.checkpoint import _pack, _unpack, read_plan
 from plrvo.validate import InvalidArgument
 
 OPTIONS = {parameter.name for parameter in typer.main.get_command(app).commands["train"].params}
-OF_THE_COMMAND = {"task", "out", "resume", "as_json"}  # TASK, where the run is, and how its result is told
+OF_THE_COMMAND = {"task", "out", "resume", "verbose", "as_json"}  # TASK, where the run is, and how its result is told
 
 
 def test_every_option_of_the_command_is_a_wish_that_these_tests_have_a_value_for():
@@ -188,7 +188,7 @@ def test_the_rate_of_sgd_is_in_units_of_the_clip_and_that_of_adam_is_not(tmp_pat
 def test_a_job_comes_to_a_plan_that_certifies_its_budget_for_what_is_trained(tmp_path):
     plan = SMALL.resolve(tmp_path).plan
     assert plan.bracket.certified <= plan.epsilon == 8.0
-    assert plan.workload == plrvo.Workload(sample_rate=0.05, steps=6, clip=0.1, dimension=650)
+    assert plan.workload == plrvo.Workload(sample_rate=0.05, steps=6, clip=1.0, dimension=650)
     audited = replace(SMALL, audit=300).resolve(tmp_path)
     assert audited.plan.workload.dimension == 950
     l1 = replace(SMALL, clipping="l1", grad_sample_mode="hooks").resolve(tmp_path)
@@ -200,6 +200,17 @@ def test_a_plan_brings_its_own_and_needs_room_for_canaries(tmp_path):
     assert resolved.plan == PLAN
     with pytest.raises(InvalidArgument, match="a plan of dimension 950"):
         Job("digits", model="logistic", plan=PLAN, audit=300).resolve(tmp_path)
+
+
+def test_a_job_that_names_no_noise_leaves_it_to_the_workload(tmp_path):
+    job = Job("digits", epsilon=3.0, model="logistic", steps=2)
+    assert job == Job.read({"task": "digits", "epsilon": 3.0, "noise": "auto", "model": "logistic", "steps": 2})
+    assert job.to_dict()["noise"] == "auto"  # in so many words: older jobs without one mean gamma noise
+    resolved = job.resolve(tmp_path)
+    assert resolved.plan.noise.kind == "gaussian"
+    assert "in 650 dimensions" in resolved.reason
+    assert Job("digits", noise_options={"noise_multiplier": 1.1}).noise == "gaussian"
+    assert Job("digits", noise="gaussian", epsilon=3.0, model="logistic", steps=2).resolve(tmp_path).reason is None
 
 
 class Killed(BaseException):
@@ -226,6 +237,18 @@ def test_a_run_goes_on_from_its_folder_alone(tmp_path):
         assert (parts / name).read_bytes() == (whole / name).read_bytes()
     assert trained.receipt["job"] == json.loads((whole / RECEIPT).read_text())["job"] == SMALL.to_dict()
     assert verify(parts / RECEIPT) == []
+
+
+@pytest.mark.parametrize("how", [{}, {"exact": True, "grad_sample_mode": "hooks"}], ids=["float", "exact"])
+def test_a_run_goes_on_with_the_noise_that_was_fitted_when_it_began(tmp_path, monkeypatch, how):
+    """Another version may fit another noise; by now the one that was fitted is what was released."""
+    job = replace(SMALL, **how)
+    begun(tmp_path, job)
+    fitted = read_plan(tmp_path / CHECKPOINT, None)
+    monkeypatch.setattr(plrvo.Plan, "fitted", None)
+    trained = Job.resumed(tmp_path, {}).resolve(tmp_path, resume=True).train()
+    assert trained.plan == fitted
+    assert verify(tmp_path / RECEIPT) == []
 
 
 def test_the_job_is_in_the_folder_before_the_first_step(tmp_path):

@@ -26,7 +26,7 @@ _WISHES = ("model", "noise", "epsilon", "clip", "sample_rate", "steps", "delta",
 _ATTACK = ("data_dir", "seed", "audit", "canary", "coordinates", "guesses", "confidence")  # also beside a receipt
 
 
-@options_of_a_job("audit one-run", (*_WISHES, *_ATTACK), noise_parameters(), audit=1000)
+@options_of_a_job("audit one-run", (*_WISHES, *_ATTACK), noise_parameters(auto=True), audit=1000)
 def one_run(
     task: Annotated[str | None, typer.Argument(help="A task of `plrvo train`; or --receipt.")] = None,
     *,
@@ -54,9 +54,9 @@ def one_run(
     from plrvo.training.loop import Interrupted
 
     if run is None:
-        described.check(fitted=asked["epsilon"] is not None)
         wishes["task"] = task
         if wishes.pop("noise_file", None) is not None:
+            described.check(fitted=asked["epsilon"] is not None)
             wishes["noise"] = described.noise(clip=1.0)  # whatever the clip is
     else:
         wishes = _as_in(run, asked["canary"])
@@ -113,7 +113,8 @@ def _as_in(receipt: common.Subject, canary: CanaryKind | None) -> dict[str, Any]
     options_given = {name: known[name] for name in ("model", *family.options) if known.get(name)}
     names = ("optimizer", "momentum", "weight_decay", "schedule", "clipping", "grad_sample_mode")
     amounts = {"clip": work.clip, "sample_rate": work.sample_rate, "steps": work.steps, "delta": receipt.delta}
-    settings = {name: run[name] for name in names} | {"postprocess": receipt.receipt["postprocess"]}
+    settings = {name: run[name] for name in names if name in run}  # Adam has no momentum, older receipts have less
+    settings["postprocess"] = receipt.receipt.get("postprocess")
     return {"task": known["name"], "noise": receipt.noise, **options_given, **amounts, **settings}
 
 

@@ -25,11 +25,11 @@ def calibrate(
 
     Its width is found; what else shapes it has an option (gamma: --k, 1000 by default).
 
-    Example: plrvo calibrate --noise gamma --k 100 --epsilon 1 --clip 0.1 --sample-rate 0.01 --steps 300
-    --dimension 26010
+    Example: plrvo calibrate --noise gaussian --epsilon 1 --sample-rate 0.01 --steps 300
     """
     required(epsilon=epsilon)
-    work = read_workload(clip, sample_rate, steps, dimension)
+    noise.check(fitted=True)
+    work = read_workload(clip, sample_rate, steps, dimension, noise)
     plan = Plan.fitted(noise, work, delta, epsilon)  # type: ignore[arg-type]
     fitted, bracket = plan.noise, plan.bracket
     typed = fitted.options(work.clip)

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from plrvo.accounting import Plan, Workload
 from plrvo.cli import options, show
+from plrvo.cli.design_result import tell
 from plrvo.designer import Accountant, Design, Limits, explain
 from plrvo.designer.designed import design as search
 from plrvo.files import check_figure, write_figure
@@ -27,12 +27,12 @@ _PATIENCE = 1.0  # seconds after which a bar appears
 
 
 class Choice(StrEnum):
-    """Which of the compared noises is saved."""
+    """Which of the compared noises it is to be."""
 
-    gamma = "gamma"
-    laplace = "laplace"
+    auto = "auto"
     gaussian = "gaussian"
-    recommended = "recommended"
+    laplace = "laplace"
+    gamma = "gamma"
 
 
 def design(
@@ -66,18 +66,25 @@ def design(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw the search space into this file.", rich_help_panel="Output")
     ] = None,
+    noise: Annotated[
+        Choice | None,
+        typer.Option(
+            "--noise",
+            help="The noise of the plan; auto, the default, takes the one that is recommended:",
+            rich_help_panel="Output",
+            show_default=False,
+        ),
+    ] = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Write the plan to this JSON file.", rich_help_panel="Output")
     ] = None,
-    choose: Annotated[
-        Choice, typer.Option("--choose", help="Which of the compared noises --save writes.", rich_help_panel="Output")
-    ] = Choice.gamma,
+    verbose: options.VerboseOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
-    """Find the Gamma-PLRV noise and clip with the largest clip/E|z| within a budget, and compare with other noises.
+    """The noise to use for a workload and a budget, with the reason: Gaussian, Laplace and Gamma-PLRV noise compared.
 
-    Lists every constraint with its value, and recommends a noise with the reason: in high dimension that is Gaussian
-    noise. With --plan it checks a saved plan; exit code 1 if a constraint fails.
+    Gamma-PLRV noise and the clip are searched as in the paper, for the largest clip/E|z|; -v lists every constraint.
+    With --plan it checks a saved plan of such noise; exit code 1 if a constraint fails.
 
     Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
     """
@@ -101,17 +108,19 @@ def design(
             )
         result = found.explanation()
         progress(1.0)
-    saved: Plan = found
+    if noise is None:  # what was searched or checked by the published formula is that noise, and no other
+        noise = Choice.auto if accountant is Accountant.certified and plan is None else Choice.gamma
+    own = noise is Choice.gamma and (accountant is Accountant.published or plan is not None)
+    chosen = found if own else found.alternative("recommended" if noise is Choice.auto else noise)
     if save is not None:
-        saved = found if choose is Choice.gamma and accountant is Accountant.published else found.alternative(choose)
-        saved.save(save)
+        chosen.save(save)
     if plot is not None:
         with _patient_bar("drawing"):
             _draw(found, plot)
     if as_json:
         show.print_json(result)
     else:
-        _print(found, saved.noise.kind, save, plot)
+        tell(found, chosen, {f"plan with {chosen.noise.kind} noise": save, "picture": plot}, verbose)
     return 0 if found.feasible else 1
 
 
@@ -162,43 +171,3 @@ def _patient_bar(label: str, console: Console | None = None) -> Iterator[Callabl
     finally:
         if bar.live.is_started:
             bar.stop()
-
-
-def _print(found: Design, saved: str, save: Path | None, plot: Path | None) -> None:
-    console = Console()
-    show.bracket_table(found.noise, found.workload, found.bracket)
-    budget = found.problem.epsilon
-    if found.bracket.certified > budget:
-        certified = show.rounded_up(found.bracket.certified)
-        console.print(
-            f"The published figure meets the budget of {budget:g}; what is certified is {certified}. Claim that, or "
-            "use --accountant certified."
-            if found.problem.accountant is Accountant.published and found.feasible
-            else f"The budget of {budget:g} is missed: certified is {certified}.",
-            style="bold red",
-        )
-    table = Table(title=f"J = C (k-1) theta = {found.snr:.4g}, under", title_justify="left")
-    for name in ("constraint", "value", "", "limit", "binds", "what it is"):
-        table.add_column(name, justify="right" if name in ("value", "limit") else "left")
-    for row in found.constraints:
-        verdict = ("yes" if row.binds else "no") if row.satisfied or not row.required else "[bold red]violated[/]"
-        what = f"{row.meaning}. {row.note[:1].upper()}{row.note[1:]}." if row.note else f"{row.meaning}."
-        table.add_row(row.name, f"{row.value:.4g}", row.relation, f"{row.limit:.4g}", verdict, what)
-    console.print(table)
-    _print_alternatives(console, found)
-    for label, path in ((f"plan with {saved} noise", save), ("picture", plot)):
-        if path is not None:
-            console.print(f"{label}: {path}", highlight=False)
-
-
-def _print_alternatives(console: Console, found: Design) -> None:
-    comparison = found.comparison
-    table = Table(title=f"Noises that certify epsilon {comparison.epsilon:g} at this clip", title_justify="left")
-    for name in ("noise", "E|z|", "std", "clip/E|z|", "power raw", "power after score", "E|z| above limit"):
-        table.add_column(name, justify="left" if name == "noise" else "right")
-    for name, row in comparison.alternatives.items():
-        marked = f"[bold]{name}[/]" if name == comparison.recommended else name
-        numbers = (row.distortion, row.std, row.snr, row.power_raw, row.power_score)
-        table.add_row(marked, *(f"{value:.4g}" for value in numbers), f"{row.excess:.1%}")
-    console.print(table)
-    console.print(f"Recommended: {comparison.recommended} ({comparison.case}). {comparison.reason}", highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from plrvo.cli.account import account
 from plrvo.cli.audit import audit
 from plrvo.cli.calibrate import calibrate
 from plrvo.cli.design import design
+from plrvo.cli.help import Command, Group
+from plrvo.cli.mistakes import meant
 from plrvo.cli.options import option_name, spelled
 from plrvo.cli.report import report
 from plrvo.cli.reproduce import reproduce
@@ -25,20 +28,17 @@ _UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which typer has 
 
 app = typer.Typer(
     name="plrvo",
+    cls=Group,
     help="Choose, certify, train with and audit the noise of differentially private deep learning.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(account)
-app.command()(calibrate)
-app.command()(design)
+for command in (account, calibrate, design, train, verify, report):
+    app.command(cls=Command)(command)
 app.add_typer(audit, name="audit")
-app.command()(reproduce)
-app.command()(selftest)
-app.command()(train)
-app.command()(report)
-app.command()(verify)
+for command in (reproduce, selftest):
+    app.command(cls=Command)(command)
 
 
 # What a command may need beyond the light part.
@@ -69,7 +69,7 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 done, 1 the answer is no, 2 bad input (one line on stderr)."""
     try:
-        result = app(list(arguments) if arguments is not None else None, standalone_mode=False)
+        result = app(list(arguments) if arguments is not None else None, standalone_mode=False, prog_name="plrvo")
         return result if isinstance(result, int) else 0
     except InvalidArgument as error:
         command = _command(sys.argv[1:] if arguments is None else arguments)
@@ -108,6 +108,15 @@ def _command(arguments: Sequence[str]) -> str:
 def _usage_message(error: Exception) -> str:
     """What the parser found, with the value that it leaves out."""
     message = str(getattr(error, "format_message", lambda: error)())
+    context: Any = getattr(error, "ctx", None)
+    unknown = getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None
+    no_command = re.match(r"No such command '(.*?)'", message, re.DOTALL)
+    if context is not None and (unknown or no_command):
+        word = str(unknown or (no_command and no_command[1]))
+        guess = meant(word, context.command)
+        what = "option" if unknown else "command"
+        more = f"did you mean {guess}?" if guess else f"{context.command_path} --help lists what there is"
+        return f"{word}: no such {what}; {more}"
     details: list[dict[str, object]] = getattr(error.__cause__, "errors", list)()
     return f"{message} (got {details[0]['input']!r})" if details else message
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from plrvo.cli.options import NOISE, option_name, spelled
-from plrvo.noise.specification import DESCRIBED, OPTIONS, USUAL, Specification
+from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, Specification
 from plrvo.tasks.job import NO_NOISE
 
 NOT_GIVEN = Specification()
@@ -43,10 +43,13 @@ def with_noise_options(*, widths: bool = True) -> Callable[[Callable[..., Any]],
     return wrap
 
 
-def noise_parameters(*, widths: bool = True, files: bool = True, none: bool = False) -> list[inspect.Parameter]:
-    """What describes a noise, as parameters of a command; `none` where it can do without."""
-    kinds = [*DESCRIBED, *([NO_NOISE] if none else [])]
-    text = f"Its kind, {USUAL} by default; none trains WITHOUT privacy." if none else "Its kind; see its options."
+def noise_parameters(
+    *, widths: bool = True, files: bool = True, auto: bool = False, none: bool = False
+) -> list[inspect.Parameter]:
+    """What describes a noise, as parameters of a command; `auto` where it can choose, `none` where it needs none."""
+    kinds = [*([AUTO] if auto else []), *DESCRIBED, *([NO_NOISE] if none else [])]
+    text = "Its kind; auto, the default, takes the one with the least error" if auto else "Its kind, if no option tells"
+    text += ", none trains WITHOUT privacy:" if none else ":"
     found = [_parameter("noise", _make_enum("NoiseKind", {name: name for name in kinds}), text)]
     for option, parameter in OPTIONS.items():
         same = [(name, p) for name, noise in DESCRIBED.items() for p in noise.parameters if p.option == option]

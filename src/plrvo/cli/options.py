@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from plrvo.accounting import Workload
+from plrvo.noise import Gaussian, Specification
 from plrvo.noise.specification import OPTIONS
 from plrvo.tasks.job import Job
 from plrvo.validate import required
@@ -17,7 +18,10 @@ from plrvo.validate import required
 NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
 ClipOption = Annotated[
-    float | None, typer.Option("--clip", help="l2 norm to which each gradient is clipped.", rich_help_panel=WORK)
+    float | None,
+    typer.Option(
+        "--clip", help="l2 norm to which each gradient is clipped; not needed for gaussian.", rich_help_panel=WORK
+    ),
 ]
 RateOption = Annotated[
     float | None,
@@ -31,6 +35,7 @@ EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="Privacy 
 DeltaOption = Annotated[
     float, typer.Option("--delta", help="Failure probability of the guarantee.", rich_help_panel=BUDGET)
 ]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 OPTION_OF_ARGUMENT = {
@@ -66,8 +71,16 @@ def spelled(message: str, command: str = "") -> str:
     return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
 
 
-def read_workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:
-    """The workload that the options describe."""
+def read_workload(
+    clip: float | None,
+    sample_rate: float | None,
+    steps: int | None,
+    dimension: int | None,
+    noise: Specification | None = None,
+) -> Workload:
+    """The workload that the options describe; Gaussian `noise` costs the same in every dimension and unit."""
+    if noise is not None and noise.named == Gaussian.kind:
+        clip, dimension = 1.0 if clip is None else clip, 1 if dimension is None else dimension
     required(clip=clip, sample_rate=sample_rate, steps=steps, dimension=dimension)
     return Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)  # type: ignore[arg-type]
 

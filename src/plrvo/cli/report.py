@@ -20,6 +20,7 @@ def report(
         typer.Argument(
             help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`.",
             show_default=False,
+            metavar="RUN",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The page.")] = Path("report.html"),

@@ -68,9 +68,10 @@ def refutation(bracket: Epsilon) -> str | None:
 
 
 def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: Correlation | None = None) -> None:
-    """The bracket as a table for a terminal."""
+    """The answer in a line, and the bracket as a table for a terminal."""
     console = Console()
-    table = Table(title=f"{_describe(noise)}, delta {bracket.delta:g}", title_justify="left")
+    console.print(f"{capital(described(noise, work.clip))}: {bracket_line(bracket)}.", highlight=False)
+    table = Table()
     table.add_column("epsilon")
     table.add_column("value", justify="right")
     table.add_column("what it is")
@@ -89,8 +90,9 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
     table.add_row("published", published, note)
     console.print(table)
     sampling = f"sampling rate {work.sample_rate:g}" if correlation is None else _visits(correlation, work.steps)
+    size = "" if noise.gaussian_sigma and work.dimension == 1 else f", dimension {work.dimension}"
     console.print(
-        f"{work.steps} steps, {sampling}, clip {work.clip:g}, dimension {work.dimension}. "
+        f"{work.steps} steps, {sampling}, clip {work.clip:g}{size}. "
         f"Expected |noise| per coordinate: {noise.distortion:.4g}.",
         highlight=False,
     )
@@ -112,7 +114,30 @@ def _visits(correlation: Correlation, steps: int) -> str:
     return f"{strategy}, {visits.epochs} epochs of {visits.steps_per_epoch} steps, {order}, adjacency zero-out"
 
 
-def _describe(noise: Noise) -> str:
+def bracket_line(bracket: Epsilon) -> str:
+    """What may be claimed, in words."""
+    return (
+        f"certified epsilon {rounded_up(bracket.certified)} at delta {rounded_up(bracket.delta)} "
+        f"(an attacker reaches at least {rounded_down(bracket.lower)})"
+    )
+
+
+def described(noise: Noise, clip: float) -> str:
+    """The noise in words and a few digits; a deviation beside what it is in clips."""
     base = noise.before_rounding
-    parameters = ", ".join(f"{key}={value}" for key, value in base.to_dict().items() if key != "noise")
-    return f"{base.kind} noise ({parameters})" + (f" on a grid of width {noise.cell:.4g}" if noise.cell else "")
+    named = {key: value for key, value in base.to_dict().items() if key != "noise" and value is not False}
+    named |= {"noise multiplier": base.gaussian_sigma / clip} if base.gaussian_sigma else {}
+    words = (f"{key} {_short(value)}" if value is not True else key for key, value in named.items())
+    return f"{base.kind} noise ({', '.join(words)})" + (f" on a grid of width {noise.cell:.4g}" if noise.cell else "")
+
+
+def capital(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = (_short(item) if key in ("seed", "noise") else f"{key} {_short(item)}" for key, item in value.items())
+        return " ".join(parts)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
-from plrvo.accounting.correlated.named import BATCH, CYCLIC
+from plrvo.accounting.correlated.named import BATCH
 from plrvo.accounting.correlated.named import NAMES as CORRELATIONS
 from plrvo.cli import options
 from plrvo.tasks.catalog import NAMES as TASKS
@@ -20,13 +20,19 @@ from plrvo.tasks.job import Job
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 TaskArgument = Annotated[str | None, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}.")]
+USUAL = "Options"  # the panel that comes first
 _DATA_DIR = "Folder with the data sets; else PLRVO_DATA, else a download."
 DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help=_DATA_DIR)]
 PANELS: dict[str, dict[str, str | None]] = {
+    USUAL: {
+        "epsilon": "Privacy budget.",
+        "model": "Images: cnn (the default), cnn-norm (the default for digits), cnn-tanh, logistic, resnet18, "
+        "vit:NAME_OR_FOLDER, efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a "
+        "checkpoint. Tables: stories15M (the default), smollm2, or the hub name or folder of a causal language model.",
+        "seed": "Makes the run repeatable, and not private against whoever knows it.",
+        "data_dir": _DATA_DIR,
+    },
     "Learning": {
-        "model": "Images: cnn (the default), cnn-tanh, logistic, resnet18, vit:NAME_OR_FOLDER, "
-        "efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a checkpoint. Tables: "
-        "stories15M (the default), smollm2, or the hub name or folder of a causal language model.",
         "trainable": "Text: all, lora, bias or head (the default; for tables, all is).",
         "max_length": "Text: tokens at which an example is cut.",
         "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
@@ -46,8 +52,6 @@ PANELS: dict[str, dict[str, str | None]] = {
         "top_p": "Tables: draw texts from the likeliest tokens instead.",
         "data": "Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.",
         "physical_batch": "At most so many examples in memory at once.",
-        "seed": "Makes the run repeatable, and not private against whoever knows it.",
-        "data_dir": _DATA_DIR,
         "evaluate_every": "Steps between tests.",
         "checkpoint_every": "Steps between checkpoints.",
         "unsafe_diagnostics": "Write batch sizes and training losses, which no guarantee covers; the receipt says so.",
@@ -59,7 +63,6 @@ PANELS: dict[str, dict[str, str | None]] = {
         "grid": "With --exact: the unit of the integers; chosen by default.",
     },
     options.BUDGET: {
-        "epsilon": "Privacy budget.",
         "delta": "Failure probability of the guarantee; 1e-5 for images, 1/(2N) for text by default.",
     },
     options.WORK: {
@@ -68,10 +71,7 @@ PANELS: dict[str, dict[str, str | None]] = {
         "steps": "Number of noisy steps; by default what suits the task.",
     },
     "Correlated noise": {
-        # In bold, since :B: would be an emoji to the printer of help.
-        "correlation": "Correlated noise, data in a fixed order: "
-        + CORRELATIONS.replace(CYCLIC, f"[bold]{CYCLIC}[/bold]")
-        + ".",
+        "correlation": f"Correlated noise, data in a fixed order: {CORRELATIONS}.",
         "epochs": "Passes over the data, with --correlation.",
         "batch_size": f"Examples in a step, with --correlation; {BATCH} by default.",
         "restart_every": "Epochs after which noise starts anew.",

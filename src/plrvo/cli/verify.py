@@ -18,13 +18,17 @@ _NO_METRICS = "the receipt was made without a metrics.jsonl, and vouches for no 
 
 
 def verify(
-    receipt: Annotated[Path, typer.Argument(help="receipt.json of a run, or the run's folder.", show_default=False)],
+    receipt: Annotated[
+        Path, typer.Argument(help="receipt.json of a run, or the run's folder.", show_default=False, metavar="RECEIPT")
+    ],
     as_json: options.JsonOption = False,
 ) -> int:
     """Recompute every number of a receipt, and say what it certifies; exit code 1 if any differs.
 
     Checks the plan's certificate, the epsilons from the ledger of steps, the budget, every number that occurs twice,
     the digests of weights, metrics and journal, and what an audit of the run says.
+
+    Example: plrvo verify runs/digits/receipt.json
     """
     receipt = receipt / "receipt.json" if receipt.is_dir() else receipt
     found = examine(receipt)

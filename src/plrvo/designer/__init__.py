@@ -6,6 +6,7 @@ from plrvo.designer.constraints import Constraint
 from plrvo.designer.designed import Design, design, explain
 from plrvo.designer.predictor import ThetaPredictor
 from plrvo.designer.problem import Accountant, Limits, Point, Problem
+from plrvo.designer.recommendation import Recommended, recommend
 from plrvo.designer.search_space import SearchSpace
 
 __all__ = [
@@ -19,11 +20,13 @@ __all__ = [
     "Point",
     "PrivateRuns",
     "Problem",
+    "Recommended",
     "SearchSpace",
     "ThetaPredictor",
     "clip_range",
     "compare",
     "design",
     "explain",
+    "recommend",
     "winning_map",
 ]

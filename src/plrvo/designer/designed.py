@@ -14,7 +14,7 @@ from plrvo.designer.constraints import Constraint, check
 from plrvo.designer.problem import Accountant, Limits, Point, Problem, read_accountant
 from plrvo.designer.solver import Progress, solve
 from plrvo.noise import GammaPLRV
-from plrvo.validate import InvalidArgument, positive_integer
+from plrvo.validate import InvalidArgument, of_type, positive_integer
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def design(
     >>> [constraint.name for constraint in plan.constraints if constraint.binds]
     ['c0', 'c2', 'k_max']
     """
+    of_type(Workload, work=work)
     largest = 2 * work.clip if clip_max is None else clip_max
     problem = Problem(work, largest, epsilon, delta, read_accountant(accountant), limits or Limits())
     warn_of_delta(delta, dataset_size)
@@ -154,7 +155,7 @@ def _explained(problem: Problem, point: Point, evaluations: int) -> Design:
     plan = Plan.certify(GammaPLRV(point.k, point.theta), work, problem.delta)
     budget = problem.epsilon if plan.bracket.certified <= problem.epsilon else None
     constraints = check(problem, point)
-    return Design(plan.noise, work, budget, plan.delta, plan.bracket, problem, constraints, evaluations)
+    return Design(plan.noise, work, budget, plan.delta, problem, constraints, evaluations)
 
 
 def _point(plan: Plan) -> Point:

@@ -20,7 +20,8 @@ from plrvo.validate import InvalidArgument
 
 DESCRIBED = {kind: noise for kind, noise in NOISES.items() if noise.parameters}  # the others are read from files
 OPTIONS = {p.option: p for noise in DESCRIBED.values() for p in noise.parameters}
-USUAL = "gamma"  # where no kind is given and one is needed
+USUAL = "gamma"  # of records that name no kind, and where any noise will do
+AUTO = "auto"  # in the place of a kind: the one that suits the workload and the budget
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Specification:
         named = {"noise": self.kind, "noise_file": self.file}
         return {name: value for name, value in named.items() if value is not None} | dict(self.options)
 
+    @property
+    def named(self) -> str | None:
+        """The kind that was given, or the only one that has the options."""
+        return self.kind if self.kind is not None or self.file is not None else kind_with(self.options)
+
     def noise(self, clip: float) -> Noise:
         """The noise that is described in full."""
         self.check(fitted=False)
@@ -59,7 +65,7 @@ class Specification:
         self.check(fitted=True)
         if self.file is not None:
             return self._from_file()
-        usual = {p.option: 1.0 if p.is_width else p.usual for p in DESCRIBED[str(self.kind)].parameters}
+        usual = {p.option: 1.0 if p.is_width else p.usual for p in DESCRIBED[str(self.named)].parameters}
         narrow = self._built(
             1.0, {**{name: value for name, value in usual.items() if value is not None}, **self.options}
         )
@@ -72,9 +78,10 @@ class Specification:
                 beside = ", ".join(f"`{name}`" for name in self.given if name != "noise_file")
                 raise InvalidArgument("noise_file", str(self.file), f"no {beside} beside it")
             return
-        if self.kind not in DESCRIBED:
-            raise InvalidArgument("noise", self.kind, f"one of {', '.join(DESCRIBED)}, or a `noise_file`")
-        own = {p.option: p for p in DESCRIBED[self.kind].parameters}
+        kind = self.named
+        if kind not in DESCRIBED:
+            raise InvalidArgument("noise", kind, f"one of {', '.join(DESCRIBED)}, or a `noise_file`")
+        own = {p.option: p for p in DESCRIBED[kind].parameters}
         needed = [p for p in own.values() if not (p.is_flag or (fitted and (p.is_width or p.usual is not None)))]
         wrong = [f"`{p.option}` (missing)" for p in needed if p.option not in self.options]
         for name, value in self.options.items():
@@ -83,13 +90,13 @@ class Specification:
             elif fitted and own[name].is_width:
                 wrong.append(f"no `{name}` {value} beside `epsilon`, which finds it")
         if wrong:
-            raise InvalidArgument("noise", self.kind, "; ".join(wrong))
+            raise InvalidArgument("noise", kind, "; ".join(wrong))
 
     def _built(self, clip: float, options: Mapping[str, Any]) -> Noise:
-        parameters = DESCRIBED[str(self.kind)].parameters
+        parameters = DESCRIBED[str(self.named)].parameters
         fields = {p.field or p.option: p.read(options[p.option], clip) for p in parameters if p.option in options}
         try:
-            return DESCRIBED[str(self.kind)](**fields)
+            return DESCRIBED[str(self.named)](**fields)
         except InvalidArgument as error:
             name = next((p.option for p in parameters if error.argument in (p.field, p.option)), error.argument)
             raise InvalidArgument(name, options.get(name, error.value), error.expected) from None
@@ -100,6 +107,20 @@ class Specification:
             return noise_from_dict(description)
         except InvalidArgument as error:
             raise InvalidArgument("noise_file", str(self.file), f"a valid noise ({error})") from None
+
+
+def kind_with(options: Mapping[str, Any]) -> str | None:
+    """The only kind of noise that has all of these options; None without options.
+
+    >>> kind_with({"noise_multiplier": 1.1}), kind_with({"k": 40_000, "theta": 6e-5}), kind_with({})
+    ('gaussian', 'gamma', None)
+    """
+    given = Specification(None, options).options
+    kinds = [kind for kind in DESCRIBED if all(kind in _owners(name) for name in given)]
+    if given and len(kinds) != 1:
+        named = " and ".join(f"`{name}`" for name in given)
+        raise InvalidArgument("noise", None, f"a kind, one of {', '.join(kinds or DESCRIBED)}, beside {named}")
+    return kinds[0] if given else None
 
 
 def _owners(option: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from plrvo.accounting import Plan
 from plrvo.noise import Specification
-from plrvo.noise.specification import USUAL
+from plrvo.noise.specification import AUTO, USUAL
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.seeding import FIXED_SEED
 from plrvo.validate import InvalidArgument, shortened
@@ -67,6 +67,7 @@ def _noise_options(job: dict[str, Any], plan: Plan, planned: bool) -> Iterator[s
         return  # it has been said
     try:
         if not planned:
+            kind = plan.noise.before_rounding.kind if kind == AUTO else kind
             Specification(kind if isinstance(kind, str) else None, options).check(fitted="epsilon" in job)
     except InvalidArgument as error:
         yield f"its job asks for no noise ({error})"
@@ -85,7 +86,8 @@ def _due(job: dict[str, Any], plan: Plan, receipt: dict[str, Any]) -> dict[str, 
     run = {name: value for name, value in run.items() if name != "grad_sample_mode"}  # asked for as auto
     if "learning_rate" in run and run.get("optimizer") == "sgd":
         run["learning_rate"] *= work.clip  # it is asked for in units of the clip
-    due = {**run, **work.to_dict(), "noise": noise.kind}
+    # A job that left the kind to the task is content with any.
+    due = {**run, **work.to_dict(), "noise": AUTO if job.get("noise") == AUTO else noise.kind}
     due |= {"epsilon": plan.epsilon, "delta": plan.delta, "exact": plan.noise.cell > 0}
     due |= {"task": task.get("name", job["task"]), "model": task.get("model", job.get("model"))}
     due |= {"audit": planted.get("count"), "canary": planted.get("kind"), "postprocess": receipt.get("postprocess")}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from plrvo.accounting import Clipping, Plan
 from plrvo.audit.one_run import CanaryKind
 from plrvo.noise import Noise, Specification, noise_from_dict
-from plrvo.noise.specification import DESCRIBED, OPTIONS, USUAL
-from plrvo.validate import InvalidArgument, native, plain_number
+from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, USUAL, kind_with
+from plrvo.validate import InvalidArgument, native, plain_number, positive, positive_integer, probability, rate
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
@@ -33,15 +33,21 @@ _PRIVATE = (
 )
 # Where the data lies, and how often and in which portions this machine works: no other run comes of it.
 _ANEW = ("data_dir", "physical_batch", "evaluate_every", "checkpoint_every")
+_AT_LEAST_ONE = (
+    *("steps", "epochs", "batch_size", "restart_every", "separation", "physical_batch", "evaluate_every"),
+    *("checkpoint_every", "audit", "coordinates", "max_length", "limit", "references", "test_limit", "beams"),
+)
+_POSITIVE = ("epsilon", "clip", "grid")
 
 
 @dataclass(frozen=True)
 class Job:
     """A task, a noise or a plan, and whatever else was asked for; None leaves the choice to the task.
 
-    `noise` is a kind by name (by default gamma), a noise, or NO_NOISE. A kind is fitted to `epsilon`, or described in
-    full; `noise_options` has the options of it that were given, as `plrvo.noise.Specification` does. `learning_rate`
-    is, for sgd, that of gradients divided by the clip. `audit` is a number of canaries.
+    `noise` is a kind by name, a noise, NO_NOISE, or AUTO: the kind that suits the workload and the budget. None stands
+    for the kind that `noise_options` belong to, or for AUTO. A kind is fitted to `epsilon`, or described in full;
+    `noise_options` has the options of it that were given, as `plrvo.noise.Specification` does. `learning_rate` is, for
+    sgd, that of gradients divided by the clip. `audit` is a number of canaries.
     """
 
     task: str
@@ -95,6 +101,8 @@ class Job:
             if name != "noise_options":
                 _check_form(name, getattr(self, name), hint)
         object.__setattr__(self, "noise_options", MappingProxyType(_given(self.noise_options)))
+        if self.noise is None and self.plan is None:  # said in so many words, for whoever reads what was asked for
+            object.__setattr__(self, "noise", kind_with(self.noise_options) or AUTO)
         _check_together(self.asked)
         _check_ranges(self)
         if self.plan is not None:
@@ -112,8 +120,9 @@ class Job:
 
     @property
     def specification(self) -> Specification | Noise:
-        """The noise that is asked for."""
-        return self.noise if isinstance(self.noise, Noise) else Specification(self.noise or USUAL, self.noise_options)
+        """The noise that is asked for; no kind where it is left to the workload."""
+        kind = None if self.noise == AUTO else self.noise
+        return kind if isinstance(kind, Noise) else Specification(kind, self.noise_options)
 
     def resolve(self, out: Path, resume: bool = False, kept: dict[tuple[Any, ...], Any] | None = None) -> Resolved:
         """Data, model, plan and settings of the run in the folder `out`. `kept` is that of `plrvo.tasks.catalog`."""
@@ -153,7 +162,7 @@ class Job:
                 raise InvalidArgument("resume", str(out), older)
             return Job.read(words)
         try:
-            job = Job.read(recorded)
+            job = Job.read({"noise": USUAL, **recorded} if _names_no_noise(recorded) else recorded)
         except InvalidArgument as error:
             raise InvalidArgument("resume", str(out), f"a run with a valid job ({error})") from None
         given = {name: _read(name, value, words.get("clipping", job.clipping)) for name, value in words.items()}
@@ -176,8 +185,8 @@ def _check_together(asked: Mapping[str, Any]) -> None:
 
     noise, of_noise = asked.get("noise"), asked.get("noise_options", {})
     asked = {**asked, **of_noise}
-    if isinstance(noise, str) and noise not in (*DESCRIBED, NO_NOISE):
-        raise InvalidArgument("noise", noise, "one of " + ", ".join((*DESCRIBED, NO_NOISE)))
+    if isinstance(noise, str) and noise not in (AUTO, *DESCRIBED, NO_NOISE):
+        raise InvalidArgument("noise", noise, "one of " + ", ".join((AUTO, *DESCRIBED, NO_NOISE)))
     clipping = Clipping.named(asked.get("clipping") or Clipping.flat)
     if asked.get("exact") and clipping is not Clipping.flat:
         raise InvalidArgument("clipping", str(clipping), "flat beside `exact`, which rounds gradients of an l2 norm")
@@ -201,8 +210,12 @@ def _check_together(asked: Mapping[str, Any]) -> None:
     if not isinstance(noise, str | None):
         refuse(OPTIONS, "no value beside a noise that has its own")
         return
+    if noise == AUTO:
+        refuse(OPTIONS, "its kind of `noise` beside it: auto has no options")
     fitted = asked.get("epsilon") is not None
-    Specification(noise or USUAL, of_noise).check(fitted=fitted or not of_noise)
+    kind = kind_with(of_noise) if noise in (None, AUTO) else noise
+    if kind is not None:
+        Specification(kind, of_noise).check(fitted=fitted or not of_noise)
     if not fitted and not of_noise:
         raise InvalidArgument("epsilon", None, "a budget, or the parameters of the noise")
 
@@ -224,6 +237,20 @@ def _check_ranges(job: Job) -> None:
         raise InvalidArgument("momentum", job.momentum, "at least 0 and below 1")
     if not 0 <= job.weight_decay < LARGEST_RATE:
         raise InvalidArgument("weight_decay", job.weight_decay, "0 or above, and below 3e38")
+    if job.seed is not None and job.seed < 0:
+        raise InvalidArgument("seed", job.seed, "a whole number, 0 or above")
+    given = {name: value for name in _AT_LEAST_ONE if (value := getattr(job, name)) is not None}
+    positive_integer(**given)
+    positive(**{name: value for name in _POSITIVE if (value := getattr(job, name)) is not None})
+    if job.delta is not None:
+        probability(delta=job.delta)
+    if job.sample_rate is not None:
+        rate(sample_rate=job.sample_rate)
+
+
+def _names_no_noise(recorded: Any) -> bool:
+    """Whether this is the job of a run from before a job said which noise it wants."""
+    return isinstance(recorded, Mapping) and "noise" not in recorded and "plan" not in recorded
 
 
 @cache

@@ -13,14 +13,17 @@ from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
 from plrvo.audit.one_run import CanaryKind, Rule
+from plrvo.designer.recommendation import recommend
 from plrvo.noise import Noise
+from plrvo.noise.specification import AUTO
 from plrvo.records import Receipt
-from plrvo.records.folder import METRICS
+from plrvo.records.folder import CHECKPOINT, METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.job import Job, check_momentum
 from plrvo.tasks.preset import Task
-from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder
+from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder, read_job
+from plrvo.training.checkpoint import read_plan
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
 from plrvo.training.unwrap import trained_parameters
@@ -56,7 +59,10 @@ class Trained:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a run is: task, model, streams and settings, and its plan, or None for a run without privacy."""
+    """What a run is: task, model, streams and settings, and its plan, or None for a run without privacy.
+
+    `reason` says why the plan has its noise, where that was left to the workload.
+    """
 
     task: Task
     module: nn.Module
@@ -65,6 +71,7 @@ class Resolved:
     work: Workload
     settings: Settings
     streams: Streams
+    reason: str | None = None
 
     def train(self, watch: Watcher | None = None) -> Trained:
         """All steps, or those that are left."""
@@ -109,9 +116,11 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     task, module = preset.task, preset.module
     if job.audit is not None:
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
-    dimension, plan = trained_parameters(module), job.plan
+    dimension, plan, reason = trained_parameters(module), job.plan, None
     if plan is None and job.private:
-        plan = _plan(job, replace(work, dimension=dimension), delta, correlation)
+        work = replace(work, dimension=dimension)
+        begun = _begun(job, work, delta, correlation, out) if resume else None
+        plan, reason = (begun, None) if begun else _plan(job, work, delta, correlation)
     elif plan is not None and job.audit is not None and not plan.covers(dimension):
         room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
         raise InvalidArgument("audit", job.audit, room)
@@ -129,7 +138,8 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         job=job.to_dict(),
         **{name: getattr(job, name) for name in _AS_ASKED},
     )
-    return Resolved(task, module, preset.model, plan, work if plan is None else plan.workload, settings, streams)
+    work = work if plan is None else plan.workload
+    return Resolved(task, module, preset.model, plan, work, settings, streams, reason)
 
 
 def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Request:
@@ -138,12 +148,27 @@ def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Reque
     return catalog.Request(job.task, job.model, job.data_dir, options, kept)
 
 
-def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> Plan:
+def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> tuple[Plan, str | None]:
+    """The plan, and the reason for its noise where the job names none."""
     described, clipping = job.specification, job.clipping or Clipping.flat
-    if job.epsilon is not None:
-        return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping)
-    noise = described if isinstance(described, Noise) else described.noise(work.clip)
-    return Plan.certify(noise, work, delta, None, correlation, clipping)
+    if job.epsilon is None:
+        noise = described if isinstance(described, Noise) else described.noise(work.clip)
+        return Plan.certify(noise, work, delta, None, correlation, clipping), None
+    if job.noise == AUTO:
+        found = recommend(work, job.epsilon, delta, correlation, clipping)
+        return found.plan, found.reason
+    return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping), None
+
+
+def _begun(job: Job, work: Workload, delta: float, correlation: Correlation | None, out: Path) -> Plan | None:
+    """The plan that the run in `out` began with, if this job wrote it: another version may fit another noise."""
+    if job.epsilon is None or read_job(out) is None:
+        return None
+    clipping = Clipping.named(job.clipping or Clipping.flat)
+    plan = read_plan(out / CHECKPOINT, clipping)
+    asked = (work, delta, job.epsilon, correlation, clipping)
+    is_it = plan is not None and asked == (plan.workload, plan.delta, plan.epsilon, plan.correlation, plan.clipping)
+    return plan if is_it else None
 
 
 def _with_canaries(

@@ -19,6 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import nn
 
+from plrvo.accounting import Plan
 from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.noise import Keystream
 from plrvo.training import checkpoint_checks as checks
@@ -125,7 +126,12 @@ def _is_of(engine: PrivacyEngine, mechanism: Mechanism, record: dict[str, Any]) 
     plan, recorded = engine.plan, record.get("plan")
     if plan is None:
         return recorded is None and record.get("mechanism") == mechanism.to_dict()
-    return isinstance(recorded, dict) and recorded in (plan.to_dict(), plan.to_dict(form=1))
+    return isinstance(recorded, dict) and _asked(recorded) in (_asked(plan.to_dict()), _asked(plan.to_dict(form=1)))
+
+
+def _asked(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a plan fixes, without the epsilons that it comes to: those have become tighter since, and may again."""
+    return {name: value for name, value in plan.items() if not name.startswith("epsilon_")}
 
 
 def _stream_state(generator: torch.Generator | Keystream) -> torch.Tensor:
@@ -138,6 +144,12 @@ def _set_stream_state(generator: torch.Generator | Keystream, state: torch.Tenso
         generator.skip_to(int(state))  # a fixed key goes on where it was; a fresh key is fresh anywhere
     else:
         generator.set_state(state)
+
+
+def read_plan(path: Path, clipping: str | None) -> Plan | None:
+    """The plan of the run that wrote the checkpoint, certified anew; `clipping` as in `Plan.from_dict`."""
+    recorded = _unpack(path)[1].get("plan")
+    return Plan.from_dict(recorded, clipping) if isinstance(recorded, dict) else None
 
 
 def read_extra(path: Path) -> Any:

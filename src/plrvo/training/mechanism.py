@@ -69,7 +69,7 @@ class Mechanism:
     def ledger(self, taken: int) -> AnyLedger:
         """What so many steps have released."""
         charged = replace(self.step, dimension=self.clipping.coordinates(self.step.dimension), steps=self.steps or 1)
-        return ledger_of(self.noise, charged, self.correlation, taken)
+        return ledger_of(self.noise, charged, self.correlation, taken, layered=self.clipping.layered)
 
     def after(self, steps: int, delta: float) -> Plan:
         """The plan of so many steps of it, as if they had been planned."""

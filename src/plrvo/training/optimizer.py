@@ -152,7 +152,11 @@ class NoiseMixin(_Base):
                 return False
             # Counted before it is released: what fails in between is counted, and not the other way round.
             self.accountant.step(
-                noise=self.noise, sample_rate=self.sample_rate, clip=self.clip, dimension=self.dimension
+                noise=self.noise,
+                sample_rate=self.sample_rate,
+                clip=self.clip,
+                dimension=self.dimension,
+                layered=self.clipping.layered,
             )
             self.add_noise()
         except BaseException:

@@ -19,6 +19,7 @@ CASES = [
     ("cnn", COLOUR),
     ("cnn", DIGITS),
     ("cnn-tanh", GREY),
+    ("cnn-norm", GREY),
     ("logistic", GREY),
     ("resnet18", COLOUR),
     ("resnet18", DIGITS),
@@ -134,7 +135,9 @@ def test_tanh_is_the_only_difference_of_the_tanh_network():
 
 @pytest.mark.parametrize("name", ["", "vgg", "vit:", "cnn:small", "CNN"])
 def test_an_unknown_model_lists_the_known_ones(name):
-    with pytest.raises(InvalidArgument, match="cnn, cnn-tanh, logistic, resnet18, vit, efficientnet-lite0-head"):
+    with pytest.raises(
+        InvalidArgument, match="cnn, cnn-tanh, cnn-norm, logistic, resnet18, vit, efficientnet-lite0-head"
+    ):
         build(name, GREY)
     assert len(NAMES) == 6
 

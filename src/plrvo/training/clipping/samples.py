@@ -34,6 +34,7 @@ from plrvo.training.clipping.module import (
     own_parameters,
 )
 from plrvo.training.clipping.precision import wide
+from plrvo.training.kept import Contents
 from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
 
@@ -55,8 +56,12 @@ class SamplesModule(BookkeepingModule):
         return Samples()
 
     def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
-        recurrent = [layer for layer in m.modules() if isinstance(layer, DPRNNBase)]
-        self._hooks += [layer.register_forward_pre_hook(_refuse_sorting) for layer in recurrent]
+        for layer in m.modules():
+            if isinstance(layer, DPRNNBase):
+                self._hooks += [
+                    layer.register_forward_pre_hook(_refuse_sorting),
+                    layer.register_forward_hook(_forget_size, always_call=True),
+                ]
         covered = {p for layer in m.modules() if _is_known(layer) for p in own_parameters(layer)}
         return list(self._within("", m, covered))
 
@@ -140,6 +145,13 @@ def _refuse_sorting(layer: nn.Module, args: Any) -> None:
         )
 
 
+def _forget_size(layer: nn.Module, *_: Any) -> None:
+    """Opacus notes the number of rows of packed sequences in their layers, for its own use."""
+    for m in layer.modules():
+        if isinstance(m, RNNLinear):
+            vars(m).pop("max_batch_len", None)
+
+
 def _with_rows(values: Tensor, missing: int) -> Tensor:
     return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
 
@@ -167,6 +179,7 @@ def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g
     widened = [wide(t) if isinstance(t, Tensor) else t for t in leaves]
     # In the order of the pass: the examples of a batch draw one after the other.
     at_once = vmap(grad(score), in_dims=(None, dimension, *where), randomness="different")
+    kept = Contents(layer)  # counters have counted this pass, and weights that are made in it are there
     try:
         with torch.random.fork_rng(devices=[]):
             if inputs.generator is not None:
@@ -182,6 +195,8 @@ def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g
             f"a layer that torch.func can differentiate by example; freeze it, or register a function for it with "
             f"opacus.grad_sample.register_grad_sampler ({' '.join(str(error).split())[:200]})",
         ) from None
+    finally:
+        kept.put_back()
     for name, gradients in found.items():
         yield parameters[name], PerExample(gradients)
 

@@ -1,0 +1,87 @@
+"""What `plrvo design` says: the answer first, the comparison after it, and with -v what was searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from plrvo.accounting import Plan
+from plrvo.cli import show
+from plrvo.designer import Accountant, Design
+
+
+def tell(found: Design, chosen: Plan, files: dict[str, Path | None], verbose: bool) -> None:
+    """Print the design; `chosen` is the plan that --save writes."""
+    console, comparison = Console(highlight=False), found.comparison
+    reason = comparison.reason if verbose else comparison.reason.split(". ")[0].rstrip(".") + "."
+    use = show.described(chosen.noise, chosen.workload.clip)
+    console.print(f"Use {use} with clip {chosen.workload.clip:.4g}: {show.bracket_line(chosen.bracket)}.")
+    if chosen.noise.kind == comparison.recommended:
+        console.print(f"Why: {reason}")
+    else:
+        console.print(f"Asked for; {comparison.recommended} noise is recommended. {reason}")
+    _print_miss(console, found)
+    _print_alternatives(console, found, verbose)
+    if verbose or not found.feasible:
+        _print_search(console, found)
+    for label, path in files.items():
+        if path is not None:
+            console.print(f"{label}: {path}", soft_wrap=True)
+    if not verbose:
+        console.print("Option -v shows what was searched, and every constraint.")
+
+
+def _print_miss(console: Console, found: Design) -> None:
+    budget, certified = found.problem.epsilon, show.rounded_up(found.bracket.certified)
+    if found.bracket.certified <= budget:
+        return
+    published = found.problem.accountant is Accountant.published and found.feasible
+    console.print(
+        f"The published figure meets the budget of {budget:g}; what is certified is {certified}. Claim that, or use "
+        "--accountant certified."
+        if published
+        else f"The budget of {budget:g} is missed: certified is {certified}.",
+        style="bold red",
+    )
+
+
+def _print_alternatives(console: Console, found: Design, verbose: bool) -> None:
+    comparison = found.comparison
+    console.print(f"\nNoises that certify epsilon {comparison.epsilon:g} at this clip:")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    details = ("C/E|z|", "power", "after score", "excess") if verbose else ()
+    for name in ("noise", "E|z|", "std", "ratio", *details):
+        table.add_column(name, justify="left" if name == "noise" else "right", no_wrap=True)
+    least = min(row.distortion for row in comparison.alternatives.values())
+    for name, row in comparison.alternatives.items():
+        marked = f"[bold]{name}[/]" if name == comparison.recommended else name
+        more = (*(f"{value:.3g}" for value in (row.snr, row.power_raw, row.power_score)), f"{row.excess:.1%}")
+        cells = f"{row.distortion:.4g}", f"{row.std:.4g}", f"{row.distortion / least:.3g}"
+        table.add_row(marked, *cells, *(more if verbose else ()))
+    console.print(table)
+    meaning = (
+        " C: the clip. power: C^2 over the variance, raw and after the score. excess: of E|z| over the least that any "
+        "noise of the same Fisher information has."
+    )
+    console.print("E|z|: expected size of the noise in a coordinate." + (meaning if verbose else ""))
+
+
+def _print_search(console: Console, found: Design) -> None:
+    point = found.point
+    console.print(
+        f"Gamma noise that was searched for: k {point.k:.4g}, theta {point.theta:.4g}, clip {point.clip:.4g}, "
+        f"J = C (k-1) theta = {found.snr:.4g}; {show.bracket_line(found.bracket)}."
+    )
+    table = Table(title="Its constraints", title_justify="left")
+    for name in ("constraint", "value", "", "limit", "binds"):
+        table.add_column(name, justify="right" if name in ("value", "limit") else "left", no_wrap=True)
+    for row in found.constraints:
+        verdict = ("yes" if row.binds else "no") if row.satisfied or not row.required else "[bold red]violated[/]"
+        table.add_row(row.name, f"{row.value:.4g}", row.relation, f"{row.limit:.4g}", verdict)
+    console.print(table)
+    for row in found.constraints:
+        what = f"{row.meaning}. {show.capital(row.note)}." if row.note else f"{row.meaning}."
+        console.print(f"{row.name}: {what}")

@@ -1,0 +1,158 @@
+"""What a command says of itself: the gist and an example first, then every option in its group.
+
+Plain text at any width: an example can be copied, and nothing in it is markup to anybody. The page about the command
+line is made from the same description.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from typer.core import TyperCommand, TyperGroup
+
+NARROWEST, WIDEST = 60, 100
+_COLUMN = 28  # where what an option does begins
+_EXAMPLE = "Example:"
+_WORDS = {float: "NUMBER", int: "COUNT", Path: "PATH", str: "TEXT"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An option, an argument or a command: how it is typed, and what it does."""
+
+    typed: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Help:
+    """A command described; `groups` by their titles, in order."""
+
+    usage: str
+    summary: str
+    details: tuple[str, ...]
+    example: str | None
+    groups: dict[str, tuple[Row, ...]]
+
+    def text(self, width: int) -> str:
+        """For a terminal of this width."""
+        parts = [f"Usage: {self.usage}", *(_filled(part, width) for part in (self.summary, *self.details))]
+        if self.example is not None:
+            parts.insert(2, f"{_EXAMPLE}\n" + continued(self.example, width))
+        parts += (f"{title}:\n" + "\n".join(_lines(row, width) for row in rows) for title, rows in self.groups.items())
+        return "\n\n".join(parts)
+
+
+def describe(command: Any, path: str) -> Help:
+    """The description of a command of the app, which is called by `path`."""
+    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
+    example = next((part.removeprefix(_EXAMPLE).strip() for part in paragraphs if part.startswith(_EXAMPLE)), None)
+    summary, *details = [part for part in paragraphs if not part.startswith(_EXAMPLE)]
+    groups: dict[str, list[Row]] = {}
+    words = []
+    if isinstance(command, TyperGroup):
+        groups["Commands"] = [Row(name, _sentence(found.help)) for name, found in command.commands.items()]
+        words.append("COMMAND ...")
+    for parameter, typed, text in _parameters(command):
+        argument = not parameter.opts[0].startswith("-")
+        panel = "Arguments" if argument else parameter.rich_help_panel or "Options"
+        groups.setdefault(panel, []).append(Row(typed, text))
+        words += [f"[{typed}]"] if argument else []
+    groups.setdefault("Options", []).append(Row("--help", "Show this."))
+    usage = " ".join([path, *words, *(["[OPTIONS]"] if len(groups["Options"]) > 1 else [])])
+    ordered = {title: tuple(rows) for title, rows in groups.items() if title in ("Arguments", "Commands", "Options")}
+    return Help(usage, summary, tuple(details), example, ordered | {title: tuple(r) for title, r in groups.items()})
+
+
+def commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The group and every command below it, with what is typed to reach it."""
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, f"{path} {name}")
+
+
+def continued(command: str, width: int) -> str:
+    """A command on as many lines as it takes; it can be copied as it stands."""
+    words = command.replace(" --", "\n--").split("\n")
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) + 1 <= width - 6:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"    {word}")
+    return "  " + " \\\n  ".join(lines)
+
+
+def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
+    # The annotations of the function: what typer makes of them has another form in every version.
+    known = inspect.signature(command.callback, eval_str=True).parameters if command.callback else {}
+    hints = {name: parameter.annotation for name, parameter in known.items()}
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False):
+            name, kind = ", ".join(parameter.opts), _kind(hints.get(parameter.name, bool))
+            argument = not name.startswith("-")
+            word = parameter.metavar or ("KIND" if _is_choice(kind) else _WORDS.get(kind, ""))
+            typed = (parameter.metavar or name.upper()) if argument else f"{name} {word}".strip()
+            choices = f"{', '.join(choice.value for choice in kind)}." if _is_choice(kind) else ""
+            yield parameter, typed, " ".join(filter(None, (parameter.help, choices, _default(parameter))))
+
+
+def _kind(hint: Any) -> Any:
+    if get_origin(hint) is Annotated:
+        return _kind(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return _kind(next(kind for kind in get_args(hint) if kind is not type(None)))
+    return _kind(get_args(hint)[0]) if get_origin(hint) is list else hint
+
+
+def _is_choice(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _default(parameter: Any) -> str:
+    shown, value = getattr(parameter, "show_default", False), parameter.default
+    if isinstance(shown, str):
+        return f"[{shown}]"
+    if not shown or value in (None, False, (), []):
+        return ""
+    return f"[{value:g}]" if isinstance(value, float) else f"[{getattr(value, 'value', value)}]"
+
+
+def _sentence(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _lines(row: Row, width: int) -> str:
+    typed, gap = f"  {row.typed}", " " * _COLUMN
+    if len(typed) >= _COLUMN - 1 and row.text:
+        return f"{typed}\n" + _filled(gap + row.text, width, gap)
+    return _filled(f"{typed:<{_COLUMN}}{row.text}", width, gap)
+
+
+def _filled(text: str, width: int, indent: str = "") -> str:
+    """Lines that end between words: an option is never torn at its hyphens."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+
+
+class _Described:
+    """Says of itself what `describe` says, in place of typer's boxes."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns))
+        formatter.write(describe(self, ctx.command_path).text(width))
+
+
+class Command(_Described, TyperCommand):
+    """A command with this help."""
+
+
+class Group(_Described, TyperGroup):
+    """A group of commands with this help."""

@@ -1,0 +1,57 @@
+"""What was probably meant by a word that a command does not know."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+# Names that others give to what has another name here, the likeliest first.
+_ELSEWHERE = {
+    "sigma": ("noise-multiplier", "scale"),
+    "std": ("noise-multiplier", "scale"),
+    "noise-scale": ("noise-multiplier", "scale"),
+    "b": ("scale",),
+    "noise-type": ("noise",),
+    "mechanism": ("noise",),
+    "choose": ("noise",),
+    "eps": ("epsilon",),
+    "target-epsilon": ("epsilon",),
+    "budget": ("epsilon",),
+    "target-delta": ("delta",),
+    "max-grad-norm": ("clip", "clip-min"),
+    "clip": ("clip-min",),
+    "clip-norm": ("clip", "clip-min"),
+    "c": ("clip", "clip-min"),
+    "q": ("sample-rate",),
+    "rate": ("sample-rate",),
+    "sampling-rate": ("sample-rate",),
+    "batch": ("batch-size", "sample-rate"),
+    "batch-size": ("sample-rate",),
+    "epochs": ("steps",),
+    "iterations": ("steps",),
+    "t": ("steps",),
+    "n": ("dimension",),
+    "parameters": ("dimension",),
+    "learning-rate": ("lr",),
+    "output": ("out",),
+    "o": ("out",),
+    "folder": ("out", "data-dir"),
+    "dataset": ("data", "data-dir"),
+    "data-root": ("data-dir",),
+    "net": ("model",),
+    "architecture": ("model",),
+    "canaries": ("audit",),
+}
+
+
+def meant(word: str, command: Any) -> str | None:
+    """The option, or the command of a group, that was probably meant."""
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    known = [*getattr(command, "commands", {}), *sorted(options)]
+    word = word.replace("_", "-").lower()
+    if word not in (f"--{name}" for name in _ELSEWHERE):
+        close = difflib.get_close_matches(word, [*known, *(f"--{name}" for name in _ELSEWHERE)], n=1, cutoff=0.7)
+        if not close or close[0] in known:
+            return close[0] if close else None
+        word = close[0]
+    return next((f"--{name}" for name in _ELSEWHERE[word[2:]] if f"--{name}" in options), None)
