@@ -9,7 +9,6 @@ import opacus
 import pytest
 import torch
 from opacus.accountants.utils import get_noise_multiplier
-from opacus.utils.batch_memory_manager import BatchMemoryManager
 from tests.training.helpers import dimension_of, given, small_data, small_model
 from torch import nn
 from torch.utils.data import DataLoader
@@ -143,15 +142,6 @@ def test_ghost_clipping_returns_the_criterion_that_it_was_given(mode):
     assert len(found) == (4 if mode == "ghost" else 3)
     one_epoch(found[0], found[1], found[-1], found[2] if mode == "ghost" else None)
     assert len(engine.accountant) == 8
-
-
-def test_virtual_steps_by_opacus_manager_in_every_epoch():
-    engine = plrvo.PrivacyEngine()
-    model, optimizer, loader = prepared(engine)
-    for epoch in range(3):
-        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=6, optimizer=optimizer) as parts:
-            assert one_epoch(model, optimizer, parts) > 8
-        assert len(engine.accountant) == 8 * (epoch + 1)
 
 
 def test_without_a_wrapper_the_users_own_module_trains():

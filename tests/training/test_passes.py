@@ -151,7 +151,7 @@ def test_gradients_of_two_batches_are_not_accumulated():
     assert loop.taken == 0
 
 
-@pytest.mark.parametrize(("at", "with_plan"), [(EPOCH - 2, False), (EPOCH, True), (EPOCH + 2, True)])
+@pytest.mark.parametrize(("at", "with_plan"), [(EPOCH - 2, False), (EPOCH + 2, True)])
 def test_a_run_resumed_in_the_middle_of_an_epoch_ends_as_if_it_had_not_stopped(tmp_path, at, with_plan):
     def made():
         return Loop(plan(3 * EPOCH) if with_plan else None)
@@ -179,7 +179,7 @@ def test_a_counted_run_resumes_under_the_same_mechanism_only(tmp_path):
     first = Loop()
     first.epoch()
     first.engine.save_checkpoint(path=tmp_path / "c", module=first.model, optimizer=first.optimizer)
-    for other in (Loop(noise_multiplier=2.0), Loop(plan(10))):
+    for other in (Loop(plan(10)), Loop(noise_multiplier=2.0)):
         with pytest.raises(InvalidArgument, match="written by another"):
             other.engine.load_checkpoint(path=tmp_path / "c", module=other.model, optimizer=other.optimizer)
 
