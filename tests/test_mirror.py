@@ -95,6 +95,7 @@ TOGETHER = [
     ),
     ("report/test_loading.py", "report: auditing runs", "what a page can be about"),
     ("tasks/test_job.py", "tasks: resolved", "a job made ready"),
+    ("audit/test_clipbkd.py", "audit: data", "the data set that it poisons"),
     ("cli/test_audit.py", "tasks: poisoned", "data and poison of `plrvo audit clipbkd`"),
     ("tasks/test_experiment.py", "tasks: kept preset evaluation settings", "what an experiment is given, and keeps"),
     ("tasks/test_sources.py", "tasks: web", "where data comes from"),
@@ -114,11 +115,13 @@ TOGETHER = [
     ("tasks/vision/test_models.py", "tasks/vision: resnet task vit", "every model of the catalog, as a task has it"),
     (
         "misuse/test_catalogue.py",
-        "training: factors given kept layout loss_form probe state watch",
+        "training: factors given kept layout loss_form probe recording state unchanged watch",
         "what they refuse is the catalogue of misuses, in every mode",
     ),
     ("training/test_checkpoint_repacked.py", "training: checkpoint_checks", "checkpoints that are packed again"),
     ("training/test_engine.py", "training: accountant unwrap", "an engine counts its steps"),
+    ("training/test_batches.py", "training: private_loader", "what data sets and collate functions may give"),
+    ("training/test_opacus_arguments.py", "training/clipping: mode", "one of the arguments"),
     ("training/test_loop.py", "training: plain", "the loop without noise"),
     (
         "training/clipping/test_module.py",

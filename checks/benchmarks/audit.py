@@ -25,7 +25,6 @@ from plrvo.training import PrivacyEngine
 STEPS, EXAMPLES, FEATURES = 24, 6000, 784  # a part of the protocol's 576 steps: every step costs the same
 NOISE = plrvo.GammaPLRV(k=100.0, theta=0.005)
 # The engine's plan is made beforehand: certifying is no part of training.
-BRACKET = plrvo.epsilon(NOISE, plrvo.Workload(1 / 24, STEPS, 1.0, 25_186), 1e-5)
 
 
 def _network(kind: str) -> nn.Module:
@@ -59,16 +58,18 @@ def _loop(kind: str, x: torch.Tensor, y: torch.Tensor, recipe: Recipe, models: i
 def _engine(kind: str, x: torch.Tensor, y: torch.Tensor, recipe: Recipe, models: int) -> None:
     """One model after the other, trained by the training engine with the same noise."""
     data = torch.utils.data.DataLoader(InMemory(x, y), collate_fn=lambda batch: batch)
+    dimension = sum(p.numel() for p in _network(kind).parameters())
+    plan = Plan(NOISE, plrvo.Workload(recipe.sample_rate, recipe.steps, recipe.clip, dimension), None, 1e-5)
     for _ in range(models):
         net = _network(kind)
-        work = plrvo.Workload(recipe.sample_rate, recipe.steps, recipe.clip, sum(p.numel() for p in net.parameters()))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            net, optimizer, loader = PrivacyEngine(Plan(NOISE, work, None, 1e-5, BRACKET)).make_private(
+            net, optimizer, loader = PrivacyEngine(plan).make_private(
                 module=net,
                 optimizer=torch.optim.SGD(net.parameters(), lr=recipe.learning_rate),
                 data_loader=data,
                 expected_batch_size=round(recipe.divisor),
+                steps_per_epoch=recipe.steps,
             )
             for a, b in loader:
                 optimizer.zero_grad()

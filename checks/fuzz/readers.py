@@ -18,7 +18,7 @@ import numpy as np
 
 import plrvo
 from plrvo.accounting import Ledger
-from plrvo.audit import Canary, blocks, data
+from plrvo.audit import Canary, blocks
 from plrvo.audit.receipt import verify
 from plrvo.files import parse_json, read_json
 from plrvo.noise import Specification
@@ -27,7 +27,7 @@ from plrvo.records.history import read_history
 from plrvo.records.journal import Journal
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
-from plrvo.tasks import archive, features
+from plrvo.tasks import archive, attacked, features
 from plrvo.tasks.archive import BadArchive
 from plrvo.tasks.text.catalog import TEXT_SETS
 from plrvo.tasks.text.data import read_split
@@ -223,8 +223,8 @@ READERS: dict[str, Reader] = {
     "checkpoint": Reader(checkpoint.read_extra, _checkpoint, ".safetensors"),
     "audit state": Reader(lambda path: blocks._load(path, _settings()), _state, ".npz"),
     "canary": Reader(lambda path: Canary.from_file(path, WORK), _canary, ".npy"),
-    "location30": Reader(_in("dataset_location.tgz", data.location30), _location, ".tgz"),
-    "idx": Reader(data.read_idx, _idx, ".gz"),
+    "location30": Reader(_in("dataset_location.tgz", attacked.location30), _location, ".tgz"),
+    "idx": Reader(attacked.read_idx, _idx, ".gz"),
     "texts": Reader(_split, lambda: b"sentence\tlabel\na fine film\t1\nno\t0\n", ".tsv"),
     "gzip": Reader(lambda path: archive.gunzip(path.read_bytes(), 1000), lambda: gzip.compress(b"plrvo"), ".gz"),
     "tar": Reader(lambda path: archive.untar(path.read_bytes(), {"a/b": 5}), lambda: tar("a/b", b"plrvo"), ".tar"),

@@ -68,7 +68,7 @@ works = st.builds(
 )
 
 
-@settings(max_examples=35, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(noise=noises(), work=works, delta=st.sampled_from([1e-2, 1e-5, 1e-8]))
 def test_certified_never_below_lower(noise: Noise, work: Workload, delta: float) -> None:
     bracket = epsilon(noise, work, delta)

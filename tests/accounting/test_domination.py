@@ -209,14 +209,14 @@ def test_gamma_noise_shows_no_more_than_laplace_noise(k: float, t: float) -> Non
 @pytest.mark.parametrize("k", [1e14, 1e15, 1e77, 1e155, 1e300])
 def test_gamma_noise_of_any_shape_has_a_tight_epsilon(k: float) -> None:
     work = Workload(0.01, 300, 1.2, 10**6)
-    found = Ledger().plus(GammaPLRV(k, 1 / k), work).tight(1e-5).value
-    assert found == pytest.approx(Ledger().plus(Laplace(1.0), work).tight(1e-5).value, rel=1e-6, abs=0.0)
+    found = Ledger().plus(GammaPLRV(k, 1 / k), work).certified(1e-5).value
+    assert found == pytest.approx(Ledger().plus(Laplace(1.0), work).certified(1e-5).value, rel=1e-6, abs=0.0)
 
 
 def test_gamma_noise_becomes_laplace_noise() -> None:
     work = Workload(0.01, 300, 1.2, 10**6)
-    limit = Ledger().plus(Laplace(1.0), work).tight(1e-5)
-    close = Ledger().plus(GammaPLRV(1e12, 1e-12), work).tight(1e-5)
+    limit = Ledger().plus(Laplace(1.0), work).certified(1e-5)
+    close = Ledger().plus(GammaPLRV(1e12, 1e-12), work).certified(1e-5)
     assert limit.method == close.method == "profile"
     assert close.value == pytest.approx(limit.value, rel=1e-6, abs=0.0)
     steps = [dominating_steps([(noise, work)])[0].signal for noise in (Laplace(1.0), GammaPLRV(1e12, 1e-12))]
@@ -231,7 +231,7 @@ def test_gamma_noise_becomes_laplace_noise() -> None:
 @pytest.mark.parametrize("noise", [Laplace(1.0), GammaPLRV(4e4, 1 / 4e4), GammaPLRV(10.0, 0.1)], ids=repr)
 def test_certified_lies_between_an_attack_and_the_moments(noise: Noise, t: float, q: float, steps: int) -> None:
     work = Workload(q, steps, t, 10**6)
-    bracket = Ledger().plus(noise, work).epsilon(1e-5, tight=True)
+    bracket = Ledger().plus(noise, work).epsilon(1e-5)
     moments = StepMoments(noise, t, 10**6, q)
     assert bracket.lower <= bracket.certified
     assert bracket.certified <= rdp_certificate(lambda order: steps * moments(order), 1e-5, 1 << 17).value
@@ -239,10 +239,10 @@ def test_certified_lies_between_an_attack_and_the_moments(noise: Noise, t: float
 
 def test_runs_without_sampling_are_nearly_those_of_the_gaussian() -> None:
     """Fifty steps at t = .1: 1 % above the Gaussian limit, where moments are 9 % above."""
-    certificate = Ledger().plus(Laplace(10.0), Workload(1.0, 50, 1.0, 10**6)).tight(1e-5)
+    certificate = Ledger().plus(Laplace(10.0), Workload(1.0, 50, 1.0, 10**6)).certified(1e-5)
     assert certificate.method == "gdp"
     assert certificate.value < 1.01 * gaussian_epsilon(math.sqrt(0.5), 1e-5)
-    delta = Ledger().plus(Laplace(10.0), Workload(1.0, 50, 1.0, 10**6)).certified_delta(certificate.value, tight=True)
+    delta = Ledger().plus(Laplace(10.0), Workload(1.0, 50, 1.0, 10**6)).certified_delta(certificate.value)
     assert delta.method == "gdp"
     assert delta.value == pytest.approx(1e-5, rel=1e-6, abs=0.0)
     assert delta.value >= gaussian_delta(math.sqrt(0.5), certificate.value)
@@ -267,7 +267,7 @@ def test_noise_on_a_grid_is_certified_at_the_longer_gradient() -> None:
 def test_trees_of_laplace_noise_are_certified_as_one_gaussian_release() -> None:
     work = Workload(1.0, 100, 1.0, 26_010)
     tree = Correlation(Tree(), Participation(steps_per_epoch=100))
-    bracket = CorrelatedLedger(Laplace(3.0), work, tree, taken=100).epsilon(1e-5, tight=True)
+    bracket = CorrelatedLedger(Laplace(3.0), work, tree, taken=100).epsilon(1e-5)
     assert bracket.method == "gdp"
     shift = math.sqrt(7) / 3
     assert bracket.certified == pytest.approx(gaussian_epsilon(math.hypot(shift, math.sqrt(excess(shift))), 1e-5))

@@ -8,7 +8,7 @@ from mpmath import mp, mpf
 
 import plrvo
 from plrvo.accounting import Workload
-from plrvo.accounting.certified import _together
+from plrvo.accounting.by_loss import _together
 from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.accounting.lattice import Atoms, compose
 from plrvo.accounting.sampled_gaussian import Steps

@@ -98,11 +98,11 @@ def test_cost_falls_with_the_gift_and_grows_with_the_shift() -> None:
 )
 def test_certified_is_close_to_what_an_attack_reaches(t: float, q: float, steps: int, ratio: float) -> None:
     ledger = Ledger().plus(Laplace(1.0), Workload(q, steps, t, 10**6))
-    bracket = ledger.epsilon(1e-5, tight=True)
+    bracket = ledger.epsilon(1e-5)
     assert bracket.method == "gift"
     assert bracket.lower <= bracket.certified <= ratio * bracket.lower
     assert bracket.certified < moments_epsilon(ledger.entries, 1e-5).value
-    delta = ledger.certified_delta(bracket.certified, tight=True)
+    delta = ledger.certified_delta(bracket.certified)
     assert delta.method == "gift"
     assert delta.value <= 1e-5 * (1 + 1e-9)
     assert delta.value > 0.85e-5  # another share of delta may do better at this epsilon: by 11 % of delta, here
@@ -111,8 +111,8 @@ def test_certified_is_close_to_what_an_attack_reaches(t: float, q: float, steps:
 @pytest.mark.parametrize("noise", [GammaPLRV(4e4, 1 / 4e4), GridNoise(Laplace(1.0), 1e-6)], ids=repr)
 def test_noises_that_are_nearly_laplace_noise_get_nearly_its_epsilon(noise: Noise) -> None:
     work = Workload(0.01, 2000, 0.5, 10_000)
-    limit = Ledger().plus(Laplace(1.0), work).tight(1e-5)
-    found = Ledger().plus(noise, work).tight(1e-5)
+    limit = Ledger().plus(Laplace(1.0), work).certified(1e-5)
+    found = Ledger().plus(noise, work).certified(1e-5)
     assert found.method == limit.method == "gift"
     assert found.value == pytest.approx(limit.value, rel=1e-2, abs=0.0)
 

@@ -1,6 +1,7 @@
 """A plan claims what is certified for its noise and work, and nothing that a file says beyond that."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,36 @@ def test_a_noise_that_misses_its_budget_is_refused_with_all_digits():
     assert plrvo.Plan.certify(PLAN.noise, WORK, 1e-5, certified).epsilon == certified
     with pytest.raises(InvalidArgument, match=repr(certified)):
         plrvo.Plan.certify(PLAN.noise, WORK, 1e-5, certified * (1 - 1e-12))
+
+
+def test_a_plan_that_is_replaced_in_part_is_certified_again():
+    assert replace(PLAN, noise=plrvo.Laplace(1.0)).bracket.certified > PLAN.bracket.certified
+    for changes, named in (
+        ({"noise": plrvo.GammaPLRV(3.0, 0.1), "clipping": "l1"}, "clipping='l1'"),
+        ({"clipping": "diagonal"}, "clipping='diagonal'"),
+        ({"epsilon": PLAN.bracket.certified / 2}, "epsilon="),
+        ({"delta": 2.0}, "delta=2.0"),
+    ):
+        with pytest.raises(InvalidArgument, match=named):
+            replace(PLAN, **changes)
+    with pytest.raises(ValueError, match="bracket"):
+        replace(PLAN, bracket=PLAN.bracket)
+
+
+def test_no_gradient_is_known_that_layers_of_any_size_allow():
+    """Of Laplace(1) and the clip 4: 4,000 weights and a bias get 2.83 each, and the bias alone loses no more than that.
+
+    An even gradient of norm 4, which the shares forbid, would give 23.86 away; theirs is at most 16.6 + 2.83.
+    """
+    work = plrvo.Workload(1.0, 1, 4.0, 4001)
+    flat = plrvo.Plan.certify(plrvo.Laplace(1.0), work, 1e-5)
+    layered = replace(flat, clipping="per_layer")
+    assert flat.bracket.lower > 20
+    assert layered.bracket.lower == 0
+    assert layered.bracket.certified == flat.bracket.certified
+    assert layered.ledger(1).epsilon(1e-5) == layered.bracket
+    gaussian = plrvo.Plan.certify(plrvo.Gaussian(1.0), work, 1e-5)
+    assert replace(gaussian, clipping="per_layer").bracket == gaussian.bracket
 
 
 def test_a_fitted_plan_uses_its_budget():

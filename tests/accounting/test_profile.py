@@ -118,15 +118,15 @@ def test_a_gaussian_majorant_of_one_laplace_coordinate():
 @pytest.mark.parametrize("rate", [0.02, 1.0])
 def test_certified_is_between_lower_and_rdp(noise, rate):
     ledger = Ledger().plus(noise, Workload(sample_rate=rate, steps=20, clip=1.0, dimension=5000))
-    certified, quick, lower = ledger.tight(1e-5), ledger.certified(1e-5), ledger.lower(1e-5)
+    certified, quick, lower = ledger.certified(1e-5), ledger.quick(1e-5), ledger.lower(1e-5)
     assert lower <= certified.value <= quick.value
     assert certified.method in ("profile", "gift", "gdp")
-    assert ledger.certified_delta(certified.value, tight=True).value <= 1e-5 * (1 + 1e-6)
+    assert ledger.certified_delta(certified.value).value <= 1e-5 * (1 + 1e-6)
 
 
 def test_sampled_laplace_noise_is_within_five_percent_of_an_attack():
     work = Workload(sample_rate=0.01, steps=300, clip=1.0, dimension=26_010)
-    bracket = Ledger().plus(Laplace(0.8333), work).epsilon(1e-5, tight=True)
+    bracket = Ledger().plus(Laplace(0.8333), work).epsilon(1e-5)
     assert bracket.method == "profile"
     assert bracket.certified < 1.87
     assert bracket.certified < 1.05 * bracket.lower
@@ -146,15 +146,15 @@ def test_both_directions_count():
 
 def test_mixtures_compose_and_different_noises_add_up():
     work = Workload(sample_rate=0.05, steps=30, clip=1.0, dimension=1000)
-    alone = [Ledger().plus(noise, work).tight(1e-6).value for noise in (Laplace(1.0), Gaussian(1.0))]
-    both = Ledger().plus(Laplace(1.0), work).plus(Gaussian(1.0), work).tight(1e-6)
+    alone = [Ledger().plus(noise, work).certified(1e-6).value for noise in (Laplace(1.0), Gaussian(1.0))]
+    both = Ledger().plus(Laplace(1.0), work).plus(Gaussian(1.0), work).certified(1e-6)
     assert both.method == "profile"
     assert max(alone) < both.value < sum(alone)
 
 
 def test_few_or_shared_coordinates_keep_their_own_bounds():
     one = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)
-    assert Ledger().plus(Laplace(1.0), one).tight(1e-9).value <= 1.0 + 1e-9
+    assert Ledger().plus(Laplace(1.0), one).certified(1e-9).value <= 1.0 + 1e-9
     assert profile_steps(GammaPLRV(1000.0, 1e-3, shared=True), one) is None
     assert profile_steps(Laplace(100.0), one) is None
 

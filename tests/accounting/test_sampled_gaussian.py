@@ -35,7 +35,7 @@ def test_a_rate_near_one_keeps_its_digits(gap):
 @pytest.mark.parametrize(("signal", "epsilon"), [(1.0, 30.0), (0.1, 3.0), (0.01, 0.3)])
 def test_tails_of_masses_err_by_less_than_is_charged(signal, epsilon):
     """Without sampling a cell's mass, and the share of it at the upper end, are differences of normal tails."""
-    ((part, _),), _ = _parts([Steps(signal, 1.0, 1)], epsilon, 1e-290, added=False)
+    ((part, _),) = _parts([Steps(signal, 1.0, 1)], epsilon, 1e-290, added=False).losses
     with mp.workdps(50):
         m, h = mpf(signal), mpf(part.interval)
         errors = []

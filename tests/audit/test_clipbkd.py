@@ -8,9 +8,9 @@ from tests.audit.toy import toy_data
 
 import plrvo
 from plrvo.audit.clipbkd import Attack, audit_clipbkd, make_poison, make_recipe, workload
-from plrvo.audit.data import load
 from plrvo.audit.ensemble import Recipe
 from plrvo.noise import GammaPLRV, Gaussian, Laplace
+from plrvo.tasks.attacked import load
 from plrvo.validate import InvalidArgument
 
 DELTA = 1e-5

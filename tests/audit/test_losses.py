@@ -91,7 +91,7 @@ def test_gaussian_losses_see_the_norm_only():
 
 def test_signs_under_a_shared_scale_have_their_law():
     """Counts of outputs beyond half the shift, drawn from the mechanism itself: chi-squared at level 1e-5."""
-    noise, m, x, size = GammaPLRV(k=3.0, theta=0.5, shared=True), 6, 0.7, 20_000
+    noise, m, x, size = GammaPLRV(k=3.0, theta=0.5, shared=True), 6, 0.7, 5_000
     law, generator = loss_law(noise, Canary((x,), (m,))), np.random.default_rng(3)
     assert isinstance(law, SignLoss)
     played = np.array([np.sum(noise.sample(m, generator) + x > x / 2) for _ in range(size)])

@@ -190,6 +190,14 @@ def test_every_audit_tries_the_claim_of_a_receipt(capsys, tmp_path, trained):
     assert result["workload"]["dimension"] == known["plan"]["workload"]["dimension"]
 
 
+def test_a_run_of_an_optimizer_without_momentum_is_repeated(capsys, tmp_path):
+    small = ["--model", "logistic", "--noise", "laplace", "--epsilon", "8", "--steps", "4", "--optimizer", "adam"]
+    assert main(["train", "digits", *small, "--seed", "1", "--out", str(tmp_path), "--json"]) == 0
+    capsys.readouterr()
+    receipt = str(tmp_path / "receipt.json")
+    assert run(capsys, 0, "audit", "one-run", "--canaries", "50", "--receipt", receipt, "--seed", "1")["guesses"] <= 50
+
+
 def test_receipts_that_cannot_be_tried_are_refused(capsys, tmp_path, trained):
     changed = json.loads(trained.read_text())
     changed["epsilon"]["certified"] *= 2

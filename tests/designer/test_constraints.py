@@ -31,7 +31,7 @@ def test_reported_values_are_true(accountant, point):
     assert rows["c3"].value == rows["k_max"].value == point.k
     assert rows["c4"].value == pytest.approx(1 / noise.distortion, rel=1e-12)
     order = bracket.order if accountant == "certified" else published_epsilon([(noise, work)], 1e-5)[1]
-    assert rows["mgf"].value == pytest.approx(order * point.clip * point.theta, rel=1e-12)
+    assert rows["mgf"].value == pytest.approx((order or 1) * point.clip * point.theta, rel=1e-12)
     assert rows["mgf"].required == (accountant == "published")
 
 

@@ -11,8 +11,8 @@ import pytest
 from checks.fuzz.readers import READERS, tar
 
 from plrvo.audit.arrays import read_arrays
-from plrvo.audit.data import read_idx
 from plrvo.tasks.archive import BadArchive, gunzip, untar
+from plrvo.tasks.attacked import read_idx
 from plrvo.validate import InvalidArgument
 
 MEGABYTE = 1 << 20

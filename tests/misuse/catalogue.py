@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tests.misuse.kept
-import tests.misuse.losses  # noqa: F401 - both add their rows to B
+import tests.misuse.later
+import tests.misuse.losses  # noqa: F401 - all add their rows to B
 from tests.misuse.noise import A
 from tests.misuse.numbers import D
 from tests.misuse.records import E

@@ -66,7 +66,7 @@ class Private:
                 grad_sample_mode="auto" if exact else mode,
                 noise_generator=Keystream(bytes(32)),
                 sample_generator=Keystream(bytes(range(32))),
-                **options,
+                **{"steps_per_epoch": steps, **options},  # one pass is the run
             )
 
     def train(self, steps: int | None = None, loss: Any = None, forward: Any = None) -> None:

@@ -319,6 +319,64 @@ def beyond(mode: str) -> None:
 
 
 @C.row(
+    "go over the loader once more after the last step of the plan",
+    "one clear error; an empty pass only where it was asked for",
+    error=BudgetExhausted,
+    match="after the last step",
+)
+def another_pass(mode: str) -> None:
+    run = Private(mode, steps=3, noise=plrvo.Laplace(10.0), epsilon=1.0)
+    run.train()
+    run.train()
+
+
+@C.row(
+    "count on amplification for shuffled batches (`poisson_sampling=False`)",
+    "refused: no account here holds for them",
+    modes=ANY,
+    error=InvalidArgument,
+    match="no account here holds for shuffled batches",
+)
+def shuffled(mode: str) -> None:
+    module = mlp()
+    plrvo.PrivacyEngine().make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(data(), batch_size=20, shuffle=True),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        poisson_sampling=False,
+    )
+
+
+@C.row(
+    "go on from a checkpoint of Opacus's, or under another noise than the run had",
+    "refused: the steps in it are not those of this mechanism",
+    modes=ANY,
+    error=InvalidArgument,
+    match="written by another",
+)
+def another_noise(mode: str) -> None:
+    first, second = (_counted(multiplier) for multiplier in (1.0, 2.0))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint"
+        first[0].save_checkpoint(path=path, module=first[1], optimizer=first[2])
+        second[0].load_checkpoint(path=path, module=second[1], optimizer=second[2])
+
+
+def _counted(multiplier: float) -> tuple[Any, Any, Any]:
+    engine, module = plrvo.PrivacyEngine(), mlp()
+    private, optimizer, _ = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(data(), batch_size=20),
+        noise_multiplier=multiplier,
+        max_grad_norm=1.0,
+    )
+    return engine, private, optimizer
+
+
+@C.row(
     "unfreeze parameters after `make_private`",
     "refused at the next pass",
     error=InvalidArgument,

@@ -16,6 +16,8 @@ from opacus.grad_sample import GradSampleModule
 from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+from tests.misuse.kept import Bank, ByModuleHook, HalvesOfRows, LargeGradients, OnTheWayBack, Rows, ThroughData
+from tests.misuse.later import _pull
 from tests.misuse.sensitivity import TOKENS, Cancels, Normed, OnTokens, OverPadding, padded_sentences, tokens
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
@@ -178,3 +180,32 @@ def test_ghost_norms_of_cancelling_positions() -> None:
             module.linear.weight.zero_()
         run = Private("bookkeeping", module, examples=torch.utils.data.TensorDataset(x, y))
         assert float(run.released(x, y, loss=lambda o, y: _Opposite()(o, y).mean()).norm()) <= 1.05 * CLIP
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [OnTheWayBack, LargeGradients, ByModuleHook, ThroughData, Rows, HalvesOfRows, Bank],
+    ids=lambda k: k.__name__,
+)
+def test_what_a_module_keeps_tells_of_one_example(kind: Any) -> None:
+    """Without noise, in its state_dict."""
+    x, y = (t[:24].clone() for t in data().tensors)
+    x[0] *= 3
+    kept = []
+    for start in (0, 1):
+        torch.manual_seed(5)
+        module = GradSampleModule(kind(), strict=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss = functional.cross_entropy(module(x[start:]), y[start:], reduction="sum")
+            (1e3 * loss if kind is LargeGradients and start == 0 else loss).backward()
+        kept.append(dict(module._module.named_buffers()))
+    assert any(not torch.equal(t, kept[1][name]) for name, t in kept[0].items())
+
+
+def test_a_term_that_pulls_examples_together() -> None:
+    def loss(o: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(o, y) + _pull(o, torch.ones(CLASSES))
+
+    torch.manual_seed(5)
+    assert effect(nn.Linear(FEATURES, CLASSES), *odd_first(1e4), loss=loss) > 2

@@ -18,7 +18,7 @@ from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
 from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
 from plrvo.tasks.job import NO_NOISE, Job, check_momentum
-from plrvo.training.checkpoint import _pack, _unpack
+from plrvo.training.checkpoint import _pack, _unpack, read_plan
 from plrvo.validate import InvalidArgument
 
 OPTIONS = {parameter.name for parameter in typer.main.get_command(app).commands["train"].params}
@@ -237,6 +237,18 @@ def test_a_run_goes_on_from_its_folder_alone(tmp_path):
         assert (parts / name).read_bytes() == (whole / name).read_bytes()
     assert trained.receipt["job"] == json.loads((whole / RECEIPT).read_text())["job"] == SMALL.to_dict()
     assert verify(parts / RECEIPT) == []
+
+
+@pytest.mark.parametrize("how", [{}, {"exact": True, "grad_sample_mode": "hooks"}], ids=["float", "exact"])
+def test_a_run_goes_on_with_the_noise_that_was_fitted_when_it_began(tmp_path, monkeypatch, how):
+    """Another version may fit another noise; by now the one that was fitted is what was released."""
+    job = replace(SMALL, **how)
+    begun(tmp_path, job)
+    fitted = read_plan(tmp_path / CHECKPOINT, None)
+    monkeypatch.setattr(plrvo.Plan, "fitted", None)
+    trained = Job.resumed(tmp_path, {}).resolve(tmp_path, resume=True).train()
+    assert trained.plan == fitted
+    assert verify(tmp_path / RECEIPT) == []
 
 
 def test_the_job_is_in_the_folder_before_the_first_step(tmp_path):

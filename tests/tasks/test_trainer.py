@@ -80,6 +80,7 @@ def by_the_loop(module, plan_, mode):
         grad_sample_mode=mode,
         noise_generator=seeded(1),
         sample_generator=seeded(2),
+        steps_per_epoch=STEPS,
     )
     run = Run(
         module=model,

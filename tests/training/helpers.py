@@ -50,6 +50,7 @@ def private(
     data: Any = None,
     module: nn.Module | None = None,
     seed: int = 1,
+    **options: Any,
 ) -> tuple[PrivacyEngine, Any, Any, Any, Any]:
     """(engine, module, optimizer, loss, loader)."""
     module = module or small_model()
@@ -64,6 +65,8 @@ def private(
         loss_reduction=loss_reduction,
         noise_generator=seeded(seed),
         sample_generator=seeded(seed + 1000),
+        steps_per_epoch=steps,  # one pass is the run
+        **options,
     )
     model, optimizer, *criterion, loader = prepared
     loss = criterion[0] if criterion else nn.CrossEntropyLoss(reduction=loss_reduction)

@@ -33,7 +33,7 @@ def _train(mode, sizes, mask_of):
 
 @pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
 def test_a_shared_mask_may_be_as_large_as_a_later_batch(mode, monkeypatch):
-    monkeypatch.setattr(watch, "_AGAIN", 1)  # every batch is tried
+    monkeypatch.setattr(watch, "_MODULE_AGAIN", 1)  # every batch is tried
     _train(mode, [T + 2, T], lambda x: MASK.clone())
 
 

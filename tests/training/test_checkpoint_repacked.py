@@ -154,6 +154,18 @@ ROWS = [("poisson", name, change) for name, change in REPACKED.items()]
 ROWS += [("correlated", name, change) for name, change in CORRELATED.items()]
 
 
+@pytest.mark.parametrize("kind", ["poisson", "correlated"])
+def test_epsilons_that_have_become_tighter_since_do_not_matter(folder, tmp_path, kind):
+    tensors, content = checkpoint._unpack(saved(kind, folder))
+    content["plan"]["epsilon_certified"] *= 1.1
+    content["plan"]["epsilon_lower"] *= 0.9
+    path = tmp_path / "checkpoint"
+    write_bytes(path, checkpoint._pack(tensors, content))
+    engine, model, optimizer, *_ = prepared(kind)
+    engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
+    assert optimizer.steps_taken == 4
+
+
 @pytest.mark.parametrize(("kind", "name", "change"), ROWS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_repacked_checkpoint_is_refused_in_one_line(folder, tmp_path, kind, name, change):
     tensors, content = checkpoint._unpack(saved(kind, folder))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from plrvo.accounting.certified import Certificate
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -23,9 +24,8 @@ class Epsilon:
         published: the paper's formula, which is not a bound; None where it does not apply.
         delta: the delta at which all three hold.
         method: which proof gave `certified`: "rdp", "pure", "pld", "exact" (Gaussian noise without sampling), or for
-            other noise, if it was asked to be tight, "gdp" (by Gaussian steps that show at least as much), "gift" (by
-            Gaussian steps of the same energy and one for the whole run) or "profile" (by a pair that dominates every
-            gradient).
+            other noise "gdp" (by Gaussian steps that show at least as much), "gift" (by Gaussian steps of the same
+            energy and one for the whole run) or "profile" (by a pair that dominates every gradient).
         order: the moment order of `certified` (None unless by "rdp").
     """
 
@@ -35,6 +35,12 @@ class Epsilon:
     delta: float
     method: str
     order: int | None
+
+    def __str__(self) -> str:
+        """Three digits of each, rounded to the side on which they stay true."""
+        published = "" if self.published is None else f", published {self.published:.3g}"
+        found = f"certified {rounded_up(self.certified, 3)}, lower {rounded_down(self.lower, 3)}"
+        return f"{found}{published} (delta {self.delta:g})"
 
     @property
     def published_is_refuted(self) -> bool:
@@ -47,6 +53,7 @@ class AnyLedger(ABC):
 
     entries: Any  # noises with their workloads, a field of one kind and computed by another: tuple[Entry, ...]
     correlation: Any  # how the noise of different steps hangs together, None if it does not
+    layered: Any  # a field: whether each layer's gradient has a clip of its own, within the clip that is charged
 
     @property
     def steps(self) -> int:
@@ -62,15 +69,24 @@ class AnyLedger(ABC):
 
     @abstractmethod
     def certified(self, delta: float) -> Certificate:
-        """The certified epsilon alone, which is fast."""
+        """The certified epsilon alone: the smallest of all methods."""
 
     @abstractmethod
-    def tight(self, delta: float) -> Certificate:
-        """The smallest certified epsilon of all methods, which may take seconds; never above `certified`."""
+    def quick(self, delta: float) -> Certificate:
+        """A certified epsilon in milliseconds, which may be larger: for searches, which end on `checked`."""
 
     @abstractmethod
+    def attacked(self, delta: float) -> float:
+        """What the worst gradient within the clip that we know gives away; for a ledger with steps in it."""
+
     def lower(self, delta: float) -> float:
-        """What an attacker provably reaches; for a ledger with steps in it."""
+        """What an attacker provably reaches; for a ledger with steps in it.
+
+        Where each layer has its own clip, gradients of the length of the whole clip have a share in every layer. For
+        Gaussian noise that is as good as any other; for other noise it depends on layers that a ledger does not know.
+        """
+        unknown = self.layered and any(noise.gaussian_sigma is None for noise, _ in self.entries)
+        return 0.0 if unknown else self.attacked(delta)
 
     @abstractmethod
     def published(self, delta: float) -> float | None:
@@ -84,17 +100,17 @@ class AnyLedger(ABC):
         """The certified epsilon, after the lower bound has not refuted it."""
         return self._checked(delta)[0]
 
-    def epsilon(self, delta: float, tight: bool = False) -> Epsilon:
-        """The whole bracket; with `tight`, its certified end by all methods, in seconds instead of milliseconds."""
-        upper, lower = self._checked(delta, tight)
+    def epsilon(self, delta: float) -> Epsilon:
+        """The whole bracket."""
+        upper, lower = self._checked(delta)
         if not self.steps:
             return Epsilon(0.0, 0.0, 0.0, delta, upper.method, None)
         with np.errstate(over="ignore"):
             published = self.published(delta)
         return Epsilon(upper.value, lower, published, delta, upper.method, upper.order)
 
-    def _checked(self, delta: float, tight: bool = False) -> tuple[Certificate, float]:
-        upper = self.tight(delta) if tight else self.certified(delta)
+    def _checked(self, delta: float) -> tuple[Certificate, float]:
+        upper = self.certified(delta)
         with np.errstate(over="ignore"):
             lower = self.lower(delta) if self.steps else 0.0
         if lower > upper.value:  # a bug, if it ever happens: better no number than a wrong one

@@ -28,6 +28,11 @@ class Clipping(StrEnum):
             raise InvalidArgument("clipping", name, "one of " + ", ".join(Clipping))
         return Clipping(name)
 
+    @property
+    def layered(self) -> bool:
+        """Whether each layer has a clip of its own."""
+        return self is Clipping.per_layer
+
     def coordinates(self, dimension: int) -> int:
         """For how many coordinates a gradient of `dimension` of them is charged, as if its l2 norm were clipped."""
         return 1 if self is Clipping.l1 else dimension

@@ -52,7 +52,10 @@ from plrvo.noise.base import Array, Noise
 
 _LONGEST = 0.95  # of a shift: the lemma needs l > 1.75
 _ROUNDING = 1e-9
+_LEAST = 1e-4  # of the signals of gifts
+_NEAR = 1.015  # the ratio of a gift to one that is too small
 _CELL, _WIDEST = 0.04, 0.4  # widths of cells, in units of the gift and of the arcs
+_PIECE = 0.125  # of levels, with cells of one width
 
 
 @dataclass(frozen=True)
@@ -64,30 +67,51 @@ class SampledLaplace:
     count: int
 
 
-@lru_cache(maxsize=64)
-def smallest_gift(steps: tuple[SampledLaplace, ...], budget: float) -> float | None:
-    """About the smallest signal of a gift with which all steps cost at most the budget; None where none below 1 is."""
-    if max(part.shift for part in steps) > _LONGEST:
-        return None
+def smallest_gift(steps: Sequence[SampledLaplace], budget: float, most: float = 1.0) -> float | None:
+    """About the smallest signal of a gift with which all steps cost at most the budget; None where it is above most."""
     each = budget / sum(part.count for part in steps) * (1 - _ROUNDING)
-
-    def enough(signal: float) -> bool:
-        return all(costs_at_most(each, part.shift, part.rate, signal) for part in steps)
-
-    low, high = 1e-4, 1.0
-    if not enough(high):
+    # Down to a power of 2^(1/4): a gift hardly depends on it, and a run that goes on keeps its gift for a while.
+    each = 2.0 ** (math.floor(4 * math.log2(each)) / 4) * (1 - _ROUNDING)
+    if not most > _LEAST or not all(costs_at_most(each, part.shift, part.rate, most) for part in steps):
         return None
-    while high > 1.03 * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    signals = [_smallest(each, part.shift, part.rate) for part in steps]
+    return None if None in signals else max(signal for signal in signals if signal is not None)
 
 
-def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float) -> list[Steps] | None:
+@lru_cache(maxsize=256)
+def _smallest(bound: float, shift: float, rate: float) -> float | None:
+    low, high, at = _LEAST, 1.0, 0.1
+    while high > _NEAR * low:  # from the middle, as most gifts are not far from it
+        low, high = (low, at) if costs_at_most(bound, shift, rate, at) else (at, high)
+        at = min(max(math.sqrt(low * high), high / 2.5), low * 2.5)
+    return high if high < 1 or costs_at_most(bound, shift, rate, high) else None  # only what was tried
+
+
+def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float, most: float = 1.0) -> list[Steps] | None:
     """Gaussian steps, the gift among them, that with `budget` more of delta show at least as much as all entries.
 
-    None where no step is a sampled Laplace step, or some step has no proof.
+    None where no step is a sampled Laplace step, some step has no proof, or the gift would be above `most`.
     """
+    found = _sampled_and_others(entries)
+    if found is None or not budget > 0:
+        return None
+    signal = smallest_gift(found[0], budget, most)
+    return None if signal is None else [Steps(signal, 1.0, 1), *_of_their_energy(*found)]
+
+
+def without_gift(entries: Sequence[tuple[Noise, Workload]]) -> list[Steps] | None:
+    """The same without the gift: no bound, but what no gift can go below."""
+    found = _sampled_and_others(entries)
+    return None if found is None else _of_their_energy(*found)
+
+
+def _of_their_energy(sampled: Sequence[SampledLaplace], others: Sequence[Steps]) -> list[Steps]:
+    return [*others, *(Steps(part.shift, part.rate, part.count) for part in sampled)]
+
+
+def _sampled_and_others(
+    entries: Sequence[tuple[Noise, Workload]],
+) -> tuple[list[SampledLaplace], list[Steps]] | None:
     sampled, others = [], []
     for noise, work in entries:
         shift = laplace_shift(noise, work)
@@ -96,12 +120,9 @@ def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float) -> list[
         else:
             others.append((noise, work))
     rest = dominating_steps(others)
-    if not sampled or rest is None or not budget > 0:
+    if not sampled or rest is None or max(part.shift for part in sampled) > _LONGEST:
         return None
-    signal = smallest_gift(tuple(sampled), budget)
-    if signal is None:
-        return None
-    return [Steps(signal, 1.0, 1), *rest, *(Steps(part.shift, part.rate, part.count) for part in sampled)]
+    return sampled, rest
 
 
 @lru_cache(maxsize=1024)
@@ -148,11 +169,17 @@ class _Levels:
     def of(t: float, q: float, m: float, limit: float, first: float) -> _Levels:
         root = math.sqrt(limit)
         start = math.log(first / (1 - first) * (1 - q) / q)
-        ends, last = [start - 1.1 * math.pi / root], start + 2 * math.pi / root + 12 * t
-        while ends[-1] < last:
-            ends.append(ends[-1] + _CELL * min(m / _share(ends[-1], q), 1 / root))
-        y = np.union1d(ends, [0.0] if ends[0] < 0 < ends[-1] else [])
-        p, log_z = q * np.exp(y) / (1 + q * np.expm1(y)), np.log1p(q * np.expm1(y))
+        bottom, top = start - 1.1 * math.pi / root, start + 2 * math.pi / root + 12 * t
+        # The share p of a level grows with it, and cells become narrower: in each piece as narrow as at its end.
+        pieces = np.append(np.arange(bottom, top, _PIECE), top)
+        widths = _CELL * np.minimum(m / _share(pieces[1:], q), 1 / root)
+        counts = np.ceil(np.diff(pieces) / widths).astype(int)
+        cells = [
+            np.linspace(low, high, count, endpoint=False)
+            for low, high, count in zip(pieces[:-1], pieces[1:], counts, strict=True)
+        ]
+        y = np.union1d(np.concatenate([*cells, [top]]), [0.0] if bottom < 0 < top else [])
+        p, log_z = _share(y, q), np.log1p(q * np.expm1(y))
         a = 1 / m**2 + 0.25
         # (m^2/p) sqrt(h - l) grows with p, and 2 (m^2/p) (1-p) falls.
         swing = m**2 * np.sqrt(np.maximum(a - 2 / p + (1.75 - limit) / p**2, 0.0))
@@ -236,8 +263,8 @@ class _Cell:
         return float(np.max(np.sum(self.h / 6 * ends * inside, axis=1)))
 
 
-def _share(y: float, q: float) -> float:
-    return q * math.exp(y) / (1 + q * math.expm1(y))
+def _share(y: Array, q: float) -> Array:
+    return np.asarray(q * np.exp(y) / (1 + q * np.expm1(y)))
 
 
 def _weight(y: Array, t: float) -> Array:

@@ -7,8 +7,10 @@ A release that is (e, d)-private for one example is (g e, d (exp(g e) - 1)/(exp(
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.certified import Certificate
 from plrvo.validate import positive_integer, probability
 
 _SMALLEST_LOG_DELTA = -690.0  # beyond it a delta is no longer a double
@@ -25,26 +27,38 @@ def group_epsilon(ledger: AnyLedger, size: int, delta: float) -> float:
     positive_integer(size=size)
     probability(delta=delta)
 
+    if size == 1:
+        return ledger.certified(delta).value
+    # The quick bound first: the certified one allows at least the same.
+    start, best = _largest_allowed(ledger.quick, size, delta, _SMALLEST_LOG_DELTA, 0.01)
+    if best == math.inf:
+        return math.inf
+    _, best = _largest_allowed(ledger.certified, size, delta, start, 0.1)
+    return math.nextafter(size * best, math.inf)
+
+
+def _largest_allowed(
+    bound: Callable[[float], Certificate], size: int, delta: float, low: float, width: float
+) -> tuple[float, float]:
+    """About the largest log d that is allowed and the epsilon there, by bisection; infinite where `low` is not."""
+
     def epsilon_if_allowed(log_delta: float) -> float | None:
-        one = ledger.certified(math.exp(log_delta)).value
+        one = bound(math.exp(log_delta)).value
         # exp and log move delta by their last bits; each of these terms is good to a few of its own.
         slack = 2.0**-48 * (abs(log_delta) + size * one + 1)
         return one if log_delta + _log_factor(one, size) + slack <= math.log(delta) else None
 
-    if size == 1:
-        return ledger.certified(delta).value
-    low, high = _SMALLEST_LOG_DELTA, math.log(delta)
-    best = epsilon_if_allowed(low)
+    best, high = epsilon_if_allowed(low), math.log(delta)
     if best is None:
-        return math.inf
-    while high - low > 0.01:  # bisection for the largest; whatever it ends at is allowed
+        return low, math.inf
+    while high - low > width:
         middle = (low + high) / 2
         found = epsilon_if_allowed(middle)
         if found is None:
             high = middle
         else:
             low, best = middle, min(best, found)
-    return math.nextafter(size * best, math.inf)
+    return low, best
 
 
 def _log_factor(one: float, size: int) -> float:

@@ -11,8 +11,9 @@ a pair that dominates all gradients (`profile`). Mass that a step leaves out (it
 charged to delta.
 
 **Rounding.** A transform leaves errors of about 1e-16 in every point, which is nothing in the bulk of a distribution
-and everything in a tail of 1e-12. So the tail is made the bulk: masses are tilted by e^(theta l) / M(theta), with theta
-the saddle point of the epsilon in question, composed, and tilted back. With u = 2^-53 and T steps:
+and everything in a tail of 1e-12. So masses are tilted by e^(theta l) / M(theta), composed, and tilted back. At the
+saddle point of the epsilon in question the tail is made the bulk. A smaller theta needs a narrower window, and is taken
+where rounding allows it. With u = 2^-53 and T steps:
 
 - The 2-norm of the error of the composed, tilted distribution has a bound (`transform`). By Cauchy and Schwarz delta
   errs by at most that times the 2-norm of the factors of the masses, which is added.
@@ -34,19 +35,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plrvo.accounting.transform import law_of_sum
+from plrvo.accounting.transform import UNIT, law_of_sum
 from plrvo.noise.base import Array
 
 _U = 2.0**-53
 _MOST_POINTS = 1 << 22  # of a composed distribution
 _DIGITS = 1 << 12  # far from 0 the losses of a step are this many times as large as the cells they lie in
-_LOG_TAIL = math.log(1e-12)  # of the tilted law, outside the window
+_LOG_TAIL = math.log(1e-8)  # share of delta that lies outside the window
+_LOG_ROUNDING = math.log(1e-6)  # share of delta that a tilt below the saddle point may cost
+_TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the saddle point
 _CUT = 1e-15  # share of delta that the tails of all steps may cost
 
 
@@ -94,16 +97,33 @@ class Step(Protocol):
         """The law of its loss where an example is removed, or added; tails of a mass e^log_cut may be left out."""
 
 
+class Estimate(NamedTuple):
+    """About an epsilon, and no bound, with its saddle point."""
+
+    epsilon: float
+    theta: float
+
+
+def estimate(steps: Sequence[Step], delta: float, guess: float) -> Estimate:
+    """Of all steps together; `guess` sets the grid."""
+    return _parts(steps, guess, delta, added=False).cumulants.estimate(delta)
+
+
 def composed_epsilon(steps: Sequence[Step], delta: float, guess: float) -> float:
     """An upper bound on the epsilon of all steps, in both directions; `guess` (an upper bound) sets the grid."""
+    return _in_both_directions(tuple(steps), delta, guess)
+
+
+@lru_cache(maxsize=256)
+def _in_both_directions(steps: tuple[Step, ...], delta: float, guess: float) -> float:
     removed = _epsilon(steps, delta, guess, added=False)
     if not removed < math.inf:
         return math.inf
     # Removing an example shows more as a rule, and then one look at the other direction is enough.
-    parts, lost = _parts(steps, removed or guess, delta, added=True)
-    if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= removed:
+    parts = _parts(steps, removed or guess, delta, added=True)
+    if parts.highest <= removed:
         return removed  # up to the tails, which cost less than delta
-    other = _Composed.of(parts, lost, removed)
+    other = _Composed.of(parts, removed)
     if other is not None and other.delta(removed) <= delta:
         return removed
     return max(removed, _epsilon(steps, delta, guess, added=True))
@@ -118,15 +138,14 @@ def composed_delta(steps: Sequence[Step], epsilon: float) -> float:
 
 
 def _epsilon(steps: Sequence[Step], delta: float, guess: float, added: bool) -> float:
-    best, target = math.inf, min(guess, _Cumulants(_parts(steps, guess, delta, added)[0]).chernoff(delta))
-    for _ in range(8):  # each time tilted to the epsilon that was found; all of them are bounds
-        parts, lost = _parts(steps, target, delta, added)
-        composed = _Composed.of(parts, lost, target)
+    best, target = math.inf, min(guess, _parts(steps, guess, delta, added).cumulants.estimate(delta).epsilon)
+    for _ in range(8):  # each time for the epsilon that was found; all of them are bounds
+        composed = _Composed.of(_parts(steps, target, delta, added), target)
         found = math.inf if composed is None else composed.epsilon(delta)
         if not found < best:
             break
         best, target, step = found, found, abs(target - found)
-        if step <= 0.02 * best:
+        if step <= 0.06 * best:
             break
     return best
 
@@ -134,10 +153,10 @@ def _epsilon(steps: Sequence[Step], delta: float, guess: float, added: bool) -> 
 def _delta(steps: Sequence[Step], epsilon: float, added: bool) -> float:
     least = 1e-300
     for _ in range(2):  # the first round says where x may be cut
-        parts, lost = _parts(steps, epsilon, least, added)
-        if _Cumulants(parts).highest + sum(times * part.error for part, times in parts) <= epsilon:
-            return lost
-        composed = _Composed.of(parts, lost, epsilon)
+        parts = _parts(steps, epsilon, least, added)
+        if parts.highest <= epsilon:
+            return parts.lost
+        composed = _Composed.of(parts, epsilon)
         if composed is None:
             return 1.0
         found = composed.delta(epsilon)
@@ -145,16 +164,44 @@ def _delta(steps: Sequence[Step], epsilon: float, added: bool) -> float:
     return found
 
 
-def _parts(steps: Sequence[Step], epsilon: float, delta: float, added: bool) -> tuple[list[tuple[Loss, int]], float]:
-    """One-step losses on a common grid, and the mass that is cut from all of them together."""
+@dataclass(frozen=True)
+class _Parts:
+    """One-step losses on a common grid, how often each is taken, and the window of an epsilon."""
+
+    losses: list[tuple[Loss, int]]
+    cumulants: _Cumulants
+    window: _Window
+
+    @property
+    def interval(self) -> float:
+        return self.losses[0][0].interval
+
+    @property
+    def lost(self) -> float:
+        """The mass that is cut from all of them together."""
+        return sum(times * part.lost for part, times in self.losses)
+
+    @property
+    def raised(self) -> float:
+        """What the sum of all losses may err by."""
+        return sum(times * part.error for part, times in self.losses)
+
+    @property
+    def highest(self) -> float:
+        return self.cumulants.highest + self.raised
+
+
+def _parts(steps: Sequence[Step], epsilon: float, delta: float, added: bool) -> _Parts:
     count = sum(part.count for part in steps)
     log_cut = max(math.log(delta) + math.log(_CUT / (2 * count)), -690.0)
     interval = max(1e-12, min(1e-2, epsilon / max(2000.0, 100 * math.sqrt(count))))
     while True:
-        parts = [(part.loss(interval, log_cut, added), part.count) for part in steps]
-        excess = _Window.of(parts, epsilon).width / interval / (_MOST_POINTS / 4)
+        losses = [(part.loss(interval, log_cut, added), part.count) for part in steps]
+        cumulants = _Cumulants(losses)
+        window = _Window.of(cumulants, interval, epsilon)
+        excess = window.width / interval / (_MOST_POINTS / 4)
         if excess <= 1:
-            return parts, sum(times * part.lost for part, times in parts)
+            return _Parts(losses, cumulants, window)
         interval *= 1.1 * excess
 
 
@@ -172,7 +219,7 @@ def places_between(low: float, high: float, interval: float) -> Array:
 
 @dataclass(frozen=True)
 class _Window:
-    """The saddle point of an epsilon, and the losses between which all but all of the tilted law lies."""
+    """A tilt for an epsilon, and the losses between which all but all of the tilted law lies."""
 
     theta: float
     value: float  # log of the moment generating function at theta
@@ -185,17 +232,30 @@ class _Window:
         return self.top - self.bottom
 
     @staticmethod
-    def of(parts: Sequence[tuple[Loss, int]], epsilon: float) -> _Window:
-        cumulants = _Cumulants(parts)
-        theta = cumulants.saddle(epsilon)
-        value, _, variance = cumulants.at(theta)
-        interval = parts[0][0].interval
+    def of(cumulants: _Cumulants, interval: float, epsilon: float) -> _Window:
+        """The narrowest of a few tilts up to the saddle point. Any is valid: what they cost is charged."""
+        saddle = cumulants.saddle(epsilon)
+        log_delta = cumulants.log_delta(saddle, epsilon)
+        log_rounding = math.log(500 * UNIT * cumulants.count) - _LOG_ROUNDING - log_delta
+        windows = []
+        for share in _TILTS:
+            theta = share * saddle
+            value, _, variance = cumulants.at(theta)
+            if share == 1 or log_rounding + value - theta * epsilon <= 0:
+                log_tail = min(0.0, _LOG_TAIL + log_delta - value + theta * epsilon)
+                windows.append(_Window._between_tails(cumulants, interval, theta, value, variance, log_tail))
+        return min(windows, key=lambda window: window.width)
+
+    @staticmethod
+    def _between_tails(
+        cumulants: _Cumulants, interval: float, theta: float, value: float, variance: float, log_tail: float
+    ) -> _Window:
+        """By Chernoff's bounds on the tails of the tilted law."""
         steps = [2.0**size / math.sqrt(max(variance, 1e-300)) for size in range(-1, 6)]
-        # Chernoff's bounds on the tails of the tilted law.
         above = [(cumulants.at(theta + s)[0], s) for s in steps]
         below = [(cumulants.at(theta - s)[0], s) for s in steps]
-        top = min(min((k - value - _LOG_TAIL) / s for k, s in above), cumulants.highest + interval)
-        bottom = max(max((value - k + _LOG_TAIL) / s for k, s in below), cumulants.lowest - interval)
+        top = min(min((k - value - log_tail) / s for k, s in above), cumulants.highest + interval)
+        bottom = max(max((value - k + log_tail) / s for k, s in below), cumulants.lowest - interval)
         missing = 0.0
         if top < cumulants.highest:
             missing = min(math.exp(min(0.0, k - (theta + s) * top)) for k, s in above)
@@ -215,18 +275,17 @@ class _Composed:
     log_factor: float
 
     @staticmethod
-    def of(parts: Sequence[tuple[Loss, int]], lost: float, epsilon: float) -> _Composed | None:
-        """All parts, tilted towards `epsilon`; None where that is beyond memory."""
-        window, interval = _Window.of(parts, epsilon), parts[0][0].interval
+    def of(parts: _Parts, epsilon: float) -> _Composed | None:
+        """All parts, in the window of `epsilon`; None where that is beyond memory."""
+        window, interval, raised = parts.window, parts.interval, parts.raised
         theta, value = window.theta, window.value
-        raised = sum(times * part.error for part, times in parts)
         bottom = min(window.bottom, epsilon) - 4 * raised
         points = max(2.0, (window.top - bottom) / interval + 4)
         if not points <= _MOST_POINTS:
             return None
         size, first = 1 << math.ceil(math.log2(points)), math.floor(bottom / interval) - 1
         offset, folded = 0, []
-        for part, count in parts:
+        for part, count in parts.losses:
             # Twice the root of the factor, which is beyond a double where the mass is nearly 0.
             half = np.exp((theta * part.losses - part.moments(theta)[0]) / 2)
             tilted = part.mass * half * half
@@ -237,12 +296,13 @@ class _Composed:
         total = law_of_sum(folded, size)
         mass = np.roll(total.law, offset - first)
         losses = interval * (first + np.arange(size, dtype=float))
-        widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts)
-        count = sum(count for _, count in parts)
+        widest = max(float(np.abs(part.losses[[0, -1]]).max()) for part, _ in parts.losses)
+        count = parts.cumulants.count
         # The sums of M are pairwise, and were divided by again: what is left is covered twenty times over.
         log_factor = _U * (256 + count * (64 + 4 * abs(theta) * widest) + 8 * (abs(value) + abs(theta * epsilon)))
-        log_factor += sum(count * part.mass_error for part, count in parts)
-        return _Composed(losses, mass, value - theta * losses, total.norm, window.missing + lost, raised, log_factor)
+        log_factor += sum(count * part.mass_error for part, count in parts.losses)
+        missing = window.missing + parts.lost
+        return _Composed(losses, mass, value - theta * losses, total.norm, missing, raised, log_factor)
 
     @cached_property
     def back(self) -> Array:
@@ -286,6 +346,7 @@ class _Cumulants:
 
     def __init__(self, parts: Sequence[tuple[Loss, int]]) -> None:
         self._parts = parts
+        self.count = sum(times for _, times in parts)
         self.highest = sum(times * float(part.losses[-1]) for part, times in parts)
         self.lowest = sum(times * float(part.losses[0]) for part, times in parts)
 
@@ -294,10 +355,21 @@ class _Cumulants:
         value, mean, variance = (sum(times * one[i] for times, one in found) for i in range(3))
         return value, mean, variance
 
-    def chernoff(self, delta: float) -> float:
-        """About the epsilon at this delta: the least (log M(theta) - log delta)/theta, on a coarse grid of theta."""
-        tilts = np.geomspace(0.03, 3e4, 21)
-        return max(0.0, min((self.at(float(theta))[0] - math.log(delta)) / float(theta) for theta in tilts))
+    def log_delta(self, theta: float, epsilon: float) -> float:
+        """About log delta at an epsilon, by the saddle point approximation with any theta near its saddle point."""
+        value, mean, variance = self.at(theta)
+        spread = math.sqrt(2 * math.pi * max(variance, 1e-300))
+        value -= theta * epsilon + (epsilon - mean) ** 2 / (2 * max(variance, 1e-300))
+        return min(0.0, value - math.log(1 + theta * (1 + theta) * spread))
+
+    def estimate(self, delta: float) -> Estimate:
+        """About the epsilon at this delta, by the same approximation."""
+        low, high, target = -4.0, 5.0, math.log(delta)  # log10 theta
+        for _ in range(16):
+            middle = (low + high) / 2
+            theta = 10.0**middle
+            low, high = (middle, high) if self.log_delta(theta, self.at(theta)[1]) > target else (low, middle)
+        return Estimate(max(0.0, self.at(10.0**high)[1]), 10.0**high)
 
     def saddle(self, epsilon: float) -> float:
         """theta > 0 at which the tilted mean is about epsilon. Any value is valid; a good one makes errors small."""

@@ -26,7 +26,7 @@ LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when 
 class Plan:
     """A noise, a workload, a budget, and the bracket that certifies it.
 
-    A plan is made by `Plan.certify` (or read from a file, which recomputes it): it cannot claim what is not certified.
+    The bracket is computed whenever a plan is made, read or replaced in part: it cannot claim what is not certified.
     `epsilon` is the budget, None for a noise that was given rather than fitted to one. With a `correlation` the noise
     is that of its rows, the sampling rate is 1, and the adjacency is zero-out (theory, section 11). `clipping` says
     which norm of a gradient the workload's clip bounds; the dimension is that of all that is trained under any of them.
@@ -36,9 +36,21 @@ class Plan:
     workload: Workload
     epsilon: float | None
     delta: float
-    bracket: Epsilon
     correlation: Correlation | None = field(default=None, kw_only=True)
     clipping: Clipping = field(default=Clipping.flat, kw_only=True)
+    bracket: Epsilon = field(init=False)
+
+    def __post_init__(self) -> None:
+        of_type(Noise, noise=self.noise)
+        of_type(Workload, workload=self.workload)
+        probability(delta=self.delta)
+        if self.epsilon is not None:
+            positive(epsilon=self.epsilon)
+        object.__setattr__(self, "clipping", Clipping.named(self.clipping))
+        _check_clipping(self.clipping, self.noise, self.correlation)
+        object.__setattr__(self, "bracket", self.ledger(self.workload.steps).epsilon(self.delta))
+        # Another version rounds the last digits otherwise.
+        self._keeps(None if self.epsilon is None else self.epsilon * (1 + LAST_DIGITS))
 
     @staticmethod
     def certify(
@@ -50,7 +62,7 @@ class Plan:
         clipping: str = Clipping.flat,
     ) -> Plan:
         """A plan with its bracket computed; refused where the noise misses the budget."""
-        plan = Plan._computed(noise, workload, delta, epsilon, correlation, Clipping.named(clipping))
+        plan = Plan(noise, workload, epsilon, delta, correlation=correlation, clipping=Clipping.named(clipping))
         plan._keeps(epsilon)
         return plan
 
@@ -68,24 +80,6 @@ class Plan:
         charged = _charged(workload, Clipping.named(clipping))
         noise = narrowest(shape, charged, epsilon, delta, correlation)
         return Plan.certify(noise, workload, delta, epsilon, correlation, clipping)
-
-    @staticmethod
-    def _computed(
-        noise: Noise,
-        workload: Workload,
-        delta: float,
-        epsilon: float | None,
-        correlation: Correlation | None,
-        clipping: Clipping,
-    ) -> Plan:
-        of_type(Noise, noise=noise)
-        of_type(Workload, workload=workload)
-        probability(delta=delta)
-        if epsilon is not None:
-            positive(epsilon=epsilon)
-        _check_clipping(clipping, noise, correlation)
-        bracket = ledger_of(noise, _charged(workload, clipping), correlation, workload.steps).epsilon(delta)
-        return Plan(noise, workload, epsilon, delta, bracket, correlation=correlation, clipping=clipping)
 
     def _keeps(self, most: float | None) -> None:
         # All digits: where the last ones decide, a rounded number would refuse 30 for being more than 30.
@@ -125,7 +119,7 @@ class Plan:
 
     def ledger(self, taken: int) -> AnyLedger:
         """What has been released after so many of its steps."""
-        return ledger_of(self.noise, self.charged, self.correlation, taken)
+        return ledger_of(self.noise, self.charged, self.correlation, taken, layered=self.clipping.layered)
 
     def to_dict(self, form: int = FORMAT) -> dict[str, Any]:
         """Plain data, of the present format or the one before.
@@ -150,8 +144,7 @@ class Plan:
     def from_dict(description: Mapping[str, Any], clipping: str | None = None) -> Plan:
         """The plan that `to_dict` described; its bracket is recomputed and must not exceed what is written.
 
-        Nor may it exceed the budget, by more than the last digits: another version rounds them otherwise. `clipping`
-        is what was said beside it: a plan of format 1 does not say it itself, another one has to agree.
+        `clipping` is what was said beside it: a plan of format 1 does not say it itself, another one has to agree.
         """
         try:
             if type(description["plan"]) is not int or description["plan"] not in (1, FORMAT):
@@ -162,15 +155,14 @@ class Plan:
             correlation = None if correlated is None else Correlation.from_dict(correlated)
             budget = description["epsilon"]
             delta = description["delta"]
-            plan = Plan._computed(noise, workload, delta, budget, correlation, Clipping.named(said))
+            plan = Plan(noise, workload, budget, delta, correlation=correlation, clipping=Clipping.named(said))
             plan.check_clipping(clipping)
-            plan._keeps(None if budget is None else budget * (1 + LAST_DIGITS))
             claimed = float(description["epsilon_certified"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidArgument):
                 raise
             raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
-        if plan.bracket.certified > claimed * (1 + LAST_DIGITS):
+        if not plan.bracket.certified <= claimed * (1 + LAST_DIGITS):  # nor is it NaN
             raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified!r}")
         return plan
 

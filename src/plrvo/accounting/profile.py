@@ -58,7 +58,7 @@ _LEAST_SIGNAL, _LARGEST_SIGNAL = 0.3, 8.0  # below it moments are as good, above
 _LAPLACE_MAJORANT = math.sqrt(math.pi / 2) * (1 + 2.0**-50)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
     """A symmetric pair: outcomes of log ratio y >= 0, their Q-mass at y and P-mass at -y (`low`), and the reverse.
 

@@ -56,6 +56,8 @@ class ProfileSteps:
         upper = mass * np.clip(np.expm1(below - losses) / np.expm1(-gap), 0.0, 1.0)
         masses: Array = np.zeros(len(places))
         masses += np.bincount(cell, mass - upper, len(places)) + np.bincount(cell + 1, upper, len(places))
+        filled = masses > 0
+        places, masses = places[filled], masses[filled]
         error = 16 * _U * (1 + float(np.abs(losses).max()) + float(pair.y[-1]))
         return Loss(interval, places.astype(np.int64), masses, error, 16 * _U, lost * (1 + 16 * _U))
 

@@ -25,7 +25,7 @@ from scipy import fft
 
 from plrvo.noise.base import Array
 
-_UNIT = float(np.finfo(np.longdouble).eps) / 2
+UNIT = float(np.finfo(np.longdouble).eps) / 2
 
 
 class Sum(NamedTuple):
@@ -38,7 +38,7 @@ class Sum(NamedTuple):
 
 def law_of_sum(parts: Iterable[tuple[Array, int]], size: int) -> Sum:
     """`parts` are laws on 0 .. size-1, with masses of at most 1 in all, and how often each is added."""
-    eta = 8 * _UNIT * math.log2(size)
+    eta = 8 * UNIT * math.log2(size)
     half = size // 2 + 1
     spectrum, log_bound, relative = np.ones(half, np.clongdouble), np.zeros(half), np.full(half, eta)
     for law, times in parts:
@@ -46,7 +46,7 @@ def law_of_sum(parts: Iterable[tuple[Array, int]], size: int) -> Sum:
         spectrum *= _power(one, times)
         bound = np.abs(one).astype(float) + eta
         log_bound += times * np.log(bound)
-        relative += times * (eta + 3 * _UNIT) / bound
+        relative += times * (eta + 3 * UNIT) / bound
     # A hundredth more covers products of errors. Each coefficient stands for its mirror image too.
     error = 1.01 * np.exp(log_bound) * relative
     norm = math.sqrt(2 / size) * float(np.linalg.norm(error))

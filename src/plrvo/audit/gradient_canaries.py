@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plrvo import validate
-from plrvo.accounting import Plan
+from plrvo.accounting import Clipping, Plan
 from plrvo.audit.mechanism import with_coin
 from plrvo.validate import InvalidArgument
 
@@ -78,7 +78,7 @@ class GradientScores:
 
     def __init__(self, model: CanaryModel, plan: Plan) -> None:
         self._weight, self._plan = model.layer.weight, plan
-        self._shift = plan.workload.clip / math.sqrt(len(self._weight) / model.canaries)
+        self._coordinates = len(self._weight) // model.canaries
         self.values: NDArray[np.float64] = np.zeros(model.canaries)
 
     def step(self, optimizer: Any) -> None:
@@ -90,5 +90,12 @@ class GradientScores:
         released = gradient.detach().double().cpu().numpy().reshape(len(self.values), -1) * scale
         noise = self._plan.noise
         # The gradient of the loss is positive: it moves the sum up, whatever the optimizer then does with it.
-        loss = (noise.log_density(released - self._shift) - noise.log_density(released)).sum(axis=1)
+        shift = self._shift(optimizer)
+        loss = (noise.log_density(released - shift) - noise.log_density(released)).sum(axis=1)
         self.values += with_coin(np.clip(loss, -_MOST, _MOST), self._plan.workload.sample_rate)
+
+    def _shift(self, optimizer: Any) -> float:
+        """By how much a canary moves each of its coordinates: as far as its layer's clip lets it."""
+        clip = float(optimizer.clips.get(self._weight, self._plan.workload.clip))
+        l1 = self._plan.clipping is Clipping.l1
+        return clip / (self._coordinates if l1 else math.sqrt(self._coordinates))

@@ -14,7 +14,7 @@ shorter than about half their number: its length differs from that by more than 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,26 +75,6 @@ def tail_probabilities(noise: Noise, count: int, keystream: Keystream, depth: in
     else:
         beyond = np.exp(-np.sum((z.reshape(2, -1) / noise.gaussian_sigma) ** 2, axis=0) / 2)
     return beyond * 2.0 ** (20 * depth)
-
-
-@dataclass(frozen=True)
-class TailCounts:
-    """How often an output was beyond a threshold, with the example and without."""
-
-    present: int
-    absent: int
-
-
-def tail_attack(release: Callable[[bool, int], NDArray[np.float32]], threshold: float, runs: int) -> TailCounts:
-    """Count outputs above the threshold in so many runs of each world, a million at a time."""
-    counts = {
-        present: sum(
-            int(np.count_nonzero(release(present, min(1 << 20, runs - start)) > threshold))
-            for start in range(0, runs, 1 << 20)
-        )
-        for present in (True, False)
-    }
-    return TailCounts(counts[True], counts[False])
 
 
 @dataclass(frozen=True)

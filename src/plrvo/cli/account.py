@@ -15,7 +15,6 @@ from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import read_workload
 from plrvo.noise import GammaPLRV, Specification
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
-from plrvo.validate import InvalidArgument
 
 
 @with_noise_options()
@@ -27,9 +26,6 @@ def account(
     dimension: options.DimensionOption = None,
     delta: options.DeltaOption = 1e-5,
     table: Annotated[bool, typer.Option("--table", help="The nine rows of the paper's CNN table instead.")] = False,
-    tight: Annotated[
-        bool, typer.Option("--tight", help="The smallest certified epsilon that is proved, in seconds.")
-    ] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """What a noise costs: certified, lower and published epsilon, side by side.
@@ -40,14 +36,12 @@ def account(
     Example: plrvo account --noise-multiplier 1.1 --sample-rate 0.01 --steps 3000
     """
     if table:
-        if tight:
-            raise InvalidArgument("tight", tight, "no value beside `table`")
         _paper_table(as_json)
         return
     noise.check(fitted=False)
     work = read_workload(clip, sample_rate, steps, dimension, noise)
     built = noise.noise(work.clip)
-    bracket = epsilon(built, work, delta, tight)
+    bracket = epsilon(built, work, delta)
     if as_json:
         show.print_json(show.bracket_result(built, work, bracket))
     else:

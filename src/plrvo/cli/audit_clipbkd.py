@@ -175,8 +175,8 @@ def clipbkd(
 
 def _check_covered(receipt: common.Subject, work: Workload) -> None:
     """The receipt's claim must cover the models of the attack: their gradients are among those that it bounds."""
-    if receipt.receipt.run.get("clipping") == Clipping.l1:
-        raise receipt.refuse("l2 clipping, as the models of this attack have")
+    if receipt.receipt.run.get("clipping", Clipping.flat) != Clipping.flat:
+        raise receipt.refuse("flat clipping, as the models of this attack have")
     if work.dimension > receipt.work.dimension:
         raise receipt.refuse(
             f"a claim for at least {work.dimension} parameters, as the models of this attack have; this one is for "

@@ -113,7 +113,8 @@ def _as_in(receipt: common.Subject, canary: CanaryKind | None) -> dict[str, Any]
     options_given = {name: known[name] for name in ("model", *family.options) if known.get(name)}
     names = ("optimizer", "momentum", "weight_decay", "schedule", "clipping", "grad_sample_mode")
     amounts = {"clip": work.clip, "sample_rate": work.sample_rate, "steps": work.steps, "delta": receipt.delta}
-    settings = {name: run[name] for name in names} | {"postprocess": receipt.receipt["postprocess"]}
+    settings = {name: run[name] for name in names if name in run}  # Adam has no momentum, older receipts have less
+    settings["postprocess"] = receipt.receipt.get("postprocess")
     return {"task": known["name"], "noise": receipt.noise, **options_given, **amounts, **settings}
 
 

@@ -42,7 +42,7 @@ PANELS: dict[str, dict[str, str | None]] = {
         "weight_decay": None,
         "postprocess": "score or clamp: free of privacy cost.",
         "clipping": "flat, per_layer, or l1 (laplace only).",
-        "grad_sample_mode": "auto, bookkeeping, hooks or ghost.",
+        "grad_sample_mode": "auto, bookkeeping, hooks, ghost or functorch.",
     },
     "Run": {
         "limit": "Text: train on the first so many examples only.",

@@ -156,7 +156,9 @@ def compare(work: Workload, epsilon: float, delta: float, gamma: GammaPLRV | Non
     rows = {noise.kind: measure(noise, work, delta) for noise in (gaussian, laplace, gamma)}
     recommended = min(rows, key=lambda name: rows[name].distortion * _HANDICAP[name])
     after_score = max(rows, key=lambda name: rows[name].power_score / _HANDICAP[name])
-    widest = calibrate(laplace, replace(work, dimension=_SPREAD), epsilon, delta)
+    widest = laplace
+    if rows["laplace"].epsilon_spread > epsilon:
+        widest = calibrate(laplace, replace(work, dimension=_SPREAD), epsilon, delta)
     saves = 1 - laplace.distortion / widest.distortion
     case = "high dimension" if saves < _NEGLIGIBLE else "between"
     case = case if recommended == "gaussian" else "low dimension"
@@ -178,7 +180,8 @@ def crossover_dimension(work: Workload, epsilon: float, delta: float, gaussian_d
     noise = Laplace(gaussian_distortion)
 
     def wins(dimension: int) -> bool:
-        return Ledger().plus(noise, replace(work, dimension=dimension)).certified(delta).value <= epsilon
+        ledger = Ledger().plus(noise, replace(work, dimension=dimension))
+        return ledger.quick(delta).value <= epsilon or ledger.certified(delta).value <= epsilon
 
     if not wins(1):
         return 0

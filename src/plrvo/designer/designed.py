@@ -155,7 +155,7 @@ def _explained(problem: Problem, point: Point, evaluations: int) -> Design:
     plan = Plan.certify(GammaPLRV(point.k, point.theta), work, problem.delta)
     budget = problem.epsilon if plan.bracket.certified <= problem.epsilon else None
     constraints = check(problem, point)
-    return Design(plan.noise, work, budget, plan.delta, plan.bracket, problem, constraints, evaluations)
+    return Design(plan.noise, work, budget, plan.delta, problem, constraints, evaluations)
 
 
 def _point(plan: Plan) -> Point:

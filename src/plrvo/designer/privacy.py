@@ -23,7 +23,7 @@ from plrvo.noise.base import Array
 Cost = Callable[[float, float], float]  # epsilon as a function of k and theta, at the smallest clip
 
 _CAP = 50.0  # |log(epsilon/budget)| beyond which only the side matters
-_EXACT_FROM = 10_000  # the dimension from which the certified epsilon is a closed form, and fast
+_CLOSED_FROM = 10_000  # the dimension from which moments have a closed form, and are fast
 _HEAD = 12  # coordinates that an estimate of the published sum takes one by one; relative error 2e-5
 _LARGEST_ORDER = 1 << 14
 _STEPS = 200
@@ -72,22 +72,17 @@ class Privacy:
         return epsilon_of(self.problem, Point(k, theta, self.problem.clip_min))
 
     def estimate(self, k: float, theta: float) -> float:
-        """An epsilon for the search to run on: the exact one where that is fast, a close one where it is not."""
+        """An epsilon for the search to run on: close to the exact one, and fast."""
         if (k, theta) not in self._known:
             self._known[k, theta] = self._estimate(k, theta)
         return self._known[k, theta]
 
-    @property
-    def estimate_is_exact(self) -> bool:
-        return self.problem.accountant is Accountant.certified and self.problem.work.dimension >= _EXACT_FROM
-
     def _estimate(self, k: float, theta: float) -> float:
-        if self.estimate_is_exact:
-            return self.exact(k, theta)
         self.evaluations += 1
         if self.problem.accountant is Accountant.published:
             return self._published_estimate(k, theta)
-        return Ledger().plus(SpreadGamma(k, theta), self.problem.work).certified(self.problem.delta).value
+        shape = GammaPLRV if self.problem.work.dimension >= _CLOSED_FROM else SpreadGamma
+        return Ledger().plus(shape(k, theta), self.problem.work).quick(self.problem.delta).value
 
     def _published_estimate(self, k: float, theta: float) -> float:
         """The published sum with few coordinates one by one, its order sought near the one of the last question."""

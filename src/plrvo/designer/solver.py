@@ -25,7 +25,7 @@ Progress = Callable[[float], None]  # told the share of the work that is done
 _START_SHAPES = (3.0, 50.0)  # and k_max
 _SEARCH_TOLERANCE = 1e-5  # relative, on epsilon, while searching
 _FINAL_TOLERANCE = 1e-6
-_SLOW_TOLERANCE = 1e-4  # in low dimension, where a certified epsilon may take a tenth of a second
+_SLOW_TOLERANCE = 1e-4  # where a certified epsilon may take half a second
 _ESTIMATE_ERROR = 0.05  # what the search's epsilon may be off by, with room to spare
 _FAR = 1.0  # in log J: how much worse than its start SLSQP may look at
 _DIFFERENCE = 1e-4  # step of the differences, in logs: not too small, since the order of a moment is an integer
@@ -71,7 +71,10 @@ class _Search:
         found = []
         starts = self._starts(start)
         for i, (k, hint) in enumerate(starts.items()):
-            found.append(self._climb(self._boundary(k, hint)))
+            if self._has_room(k):
+                found.append(self._climb(self._boundary(k, hint)))
+            else:  # only the certificate itself allows it
+                found.append(_Candidate(k, smallest_theta(k, self.limits), 0.0))
             self.progress((i + 1) / (len(starts) + 1))
         point = self._restored(max(found, key=lambda candidate: candidate.rank))
         self.progress(1.0)
@@ -86,7 +89,7 @@ class _Search:
         starts = {k: hint for k, hint in starts.items() if self._has_room(k)}
         if not starts:
             k = self._cheapest()
-            if not self._has_room(k):
+            if not self._has_room(k) and self.privacy.exact(k, smallest_theta(k, self.limits)) > self.problem.epsilon:
                 raise self._infeasible(k)
             starts = {k: None}
         return starts
@@ -127,7 +130,7 @@ class _Search:
         hint = hint or 1 / (k * self.problem.clip_min)
         cost, tolerance = self.privacy.estimate, _SEARCH_TOLERANCE
         if exact:
-            slow = self.problem.accountant is Accountant.certified and not self.privacy.estimate_is_exact
+            slow = self.problem.accountant is Accountant.certified
             cost, tolerance = self.privacy.exact, _SLOW_TOLERANCE if slow else _FINAL_TOLERANCE
         theta = self.privacy.largest_theta(cost, k, hint, tolerance)
         room = math.log(theta / smallest_theta(k, self.limits)) if theta > 0 else -math.inf

@@ -20,6 +20,7 @@ from plrvo.paper import (
     study_correlated,
     study_e2e,
     study_sst2,
+    study_tight,
     theta_k,
     utility,
     vit,
@@ -50,6 +51,7 @@ ENTRIES: tuple[Entry, ...] = (
     *study_correlated.ENTRIES,
     *study_sst2.ENTRIES,
     *study_e2e.ENTRIES,
+    *study_tight.ENTRIES,
 )
 
 

@@ -11,6 +11,7 @@ class GradSampleMode(StrEnum):
     bookkeeping = "bookkeeping"
     hooks = "hooks"
     ghost = "ghost"
+    functorch = "functorch"
 
 
 class Postprocess(StrEnum):

@@ -72,7 +72,8 @@ def _examine(receipt: dict[str, Any], folder: Path) -> Findings:
     try:
         _refuse_what_is_too_long(receipt)
         clipping = mapping(receipt["run"], "run").get("clipping")
-        plan, ledger = Plan.from_dict(receipt["plan"], clipping), read_ledger(receipt["ledger"])
+        plan = Plan.from_dict(receipt["plan"], clipping)
+        ledger = read_ledger(receipt["ledger"], layered=plan.clipping.layered)
     except _WRONG_FORM as error:
         return Findings((*found, f"the plan or the ledger is not valid: {_told(error)}"))
     read = Opened(receipt, folder, plan, ledger)

@@ -20,7 +20,7 @@ from plrvo.records.history import parse_history
 from plrvo.validate import InvalidArgument, shortened
 
 _RECOMPUTED = 8  # rows: each of them costs an account
-_TOLERANCE = 1e-9  # relative: more steps cost more, but for the last digits of a bound
+_TOLERANCE = 1e-4  # relative: more steps cost more, but for what grids add to a bound
 
 
 def summary(path: Path, rows: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plrvo.accounting import Plan
+from plrvo.accounting import Clipping, Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.files import json_digest, read_json, write_json
@@ -90,7 +90,8 @@ class Receipt(Mapping[str, Any]):
 
     @property
     def ledger(self) -> AnyLedger:
-        return read_ledger(self["ledger"])
+        clipping = self["plan"].get("clipping", self.run.get("clipping"))
+        return read_ledger(self["ledger"], layered=clipping == Clipping.per_layer)
 
     @property
     def bracket(self) -> Bracket:

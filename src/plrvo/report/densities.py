@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plrvo.accounting import Plan, calibrate
+from plrvo.accounting import Clipping, Plan, calibrate
 from plrvo.noise import Gaussian, Noise
 
 _POINTS = 121
@@ -36,6 +36,8 @@ def densities(plan: Plan) -> Densities | None:
     1.000 0.708
     """
     noise, clip, certified = plan.noise.before_rounding, plan.workload.clip, plan.bracket.certified
+    if plan.clipping is Clipping.l1:
+        return None  # gradients of this l1 norm are shorter than those that Gaussian noise would be fitted to
     if not 0 < certified < np.inf or not np.isfinite(noise.distortion):
         return None
     if noise.gaussian_sigma is not None:

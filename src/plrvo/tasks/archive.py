@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import lzma
@@ -10,6 +11,8 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
+
+from plrvo.files import read_at_most
 
 # No archive of a data set here has more than a handful of members.
 MAX_MEMBERS = 10_000
@@ -33,12 +36,10 @@ def gunzip(content: bytes, limit: int) -> bytes:
         raise BadArchive("is empty")
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            unpacked = file.read(limit + 1)
-    except (OSError, EOFError, zlib.error):
-        raise BadArchive("is not a whole gzip file") from None
-    if len(unpacked) > limit:
-        raise BadArchive(f"unpacks to more than {limit:,} bytes")
-    return unpacked
+            return read_at_most(file, limit)
+    except (OSError, EOFError, zlib.error) as error:
+        too_long = isinstance(error, OSError) and error.errno == errno.EFBIG
+        raise BadArchive(f"unpacks to more than {limit:,} bytes" if too_long else "is not a whole gzip file") from None
 
 
 def unxz(content: bytes, limit: int) -> bytes:

@@ -56,6 +56,8 @@ def run_private(
         expected_batch_size=settings.expected_batch_size or expected_batch_size(plan, task.size),
         noise_generator=streams.noise,
         sample_generator=streams.batches,
+        steps_per_epoch=plan.workload.steps,  # the loop has no epochs
+        after_budget="stop",
     )
     model, optimizer, *criterion, loader = prepared
     with _alone(settings) if chief else nullcontext():

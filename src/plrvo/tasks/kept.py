@@ -135,7 +135,7 @@ class KeptRun:
             steps=lost,
         )
         if isinstance(sampler, PoissonSampler):
-            sampler.remaining -= lost
+            sampler.forfeit(lost)
 
     def save(self, metrics: list[dict[str, Any]]) -> None:
         """Checkpoint, weights, metrics and receipt, in this order: the receipt is true of the weights beside it."""

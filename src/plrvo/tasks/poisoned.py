@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from plrvo.audit.clipbkd import Poison, make_poison
-from plrvo.audit.data import Dataset, load
+from plrvo.audit.data import Dataset
+from plrvo.tasks.attacked import load
 
 
 def load_poisoned(name: str, data_dir: Path | None, examples: int | None = None) -> tuple[Dataset, Poison]:

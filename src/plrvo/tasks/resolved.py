@@ -17,12 +17,13 @@ from plrvo.designer.recommendation import recommend
 from plrvo.noise import Noise
 from plrvo.noise.specification import AUTO
 from plrvo.records import Receipt
-from plrvo.records.folder import METRICS
+from plrvo.records.folder import CHECKPOINT, METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.job import Job, check_momentum
 from plrvo.tasks.preset import Task
-from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder
+from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder, read_job
+from plrvo.training.checkpoint import read_plan
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
 from plrvo.training.unwrap import trained_parameters
@@ -117,7 +118,9 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
     dimension, plan, reason = trained_parameters(module), job.plan, None
     if plan is None and job.private:
-        plan, reason = _plan(job, replace(work, dimension=dimension), delta, correlation)
+        work = replace(work, dimension=dimension)
+        begun = _begun(job, work, delta, correlation, out) if resume else None
+        plan, reason = (begun, None) if begun else _plan(job, work, delta, correlation)
     elif plan is not None and job.audit is not None and not plan.covers(dimension):
         room = f"a plan of dimension {dimension}, which counts the canaries' parameters, or `canary` example"
         raise InvalidArgument("audit", job.audit, room)
@@ -155,6 +158,17 @@ def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | Non
         found = recommend(work, job.epsilon, delta, correlation, clipping)
         return found.plan, found.reason
     return Plan.fitted(described, work, delta, job.epsilon, correlation, clipping), None
+
+
+def _begun(job: Job, work: Workload, delta: float, correlation: Correlation | None, out: Path) -> Plan | None:
+    """The plan that the run in `out` began with, if this job wrote it: another version may fit another noise."""
+    if job.epsilon is None or read_job(out) is None:
+        return None
+    clipping = Clipping.named(job.clipping or Clipping.flat)
+    plan = read_plan(out / CHECKPOINT, clipping)
+    asked = (work, delta, job.epsilon, correlation, clipping)
+    is_it = plan is not None and asked == (plan.workload, plan.delta, plan.epsilon, plan.correlation, plan.clipping)
+    return plan if is_it else None
 
 
 def _with_canaries(

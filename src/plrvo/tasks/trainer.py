@@ -23,14 +23,16 @@ from plrvo.files import write_bytes
 from plrvo.records.folder import RECEIPT
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.tasks import trainer_refusals as refuse
-from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
+from plrvo.tasks.objective import objective_of, with_decoder_inputs
 from plrvo.training import PrivacyEngine
+from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.receipts import make_receipt
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
 WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
+_FEW = 3  # examples that the objective and the layers are tried with
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
 
 
@@ -46,11 +48,13 @@ class PrivateTrainer(Trainer):
     | `dataloader_...` | not used in training: batches are drawn in this process |
     | optimizer, learning rate, schedule, collator, evaluation, saving | as ever |
 
-    `criterion(outputs, labels)` has a `reduction` as torch's losses do; cross entropy of the logits by default. `task`
-    describes data and model in the receipt. Generators that are not given are seeded by the operating system.
+    The objective is the model's own: for each example what the model computes as its loss when it is called with that
+    example alone, and the mean over examples (`plrvo.tasks.objective`). `criterion(outputs, labels)` replaces it, and
+    has a `reduction` as torch's losses do. `task` describes data and model in the receipt. Generators that are not
+    given are seeded by the operating system.
 
-    What it cannot do is refused (`plrvo.tasks.trainer_refusals`): an own `compute_loss`, heads with another loss and no
-    criterion for it, callbacks that see gradients before the noise.
+    What it cannot do is refused (`plrvo.tasks.trainer_refusals`): an own `compute_loss`, models with a loss that is not
+    known and no criterion for it, callbacks that see gradients before the noise.
     """
 
     def __init__(
@@ -71,12 +75,9 @@ class PrivateTrainer(Trainer):
     ) -> None:
         refuse.refuse_keywords(kwargs)
         refuse.refuse_overrides(self, PrivateTrainer)
-        if criterion is None:
-            refuse.refuse_other_losses(model, kwargs.get("train_dataset"))
         super().__init__(model=model, args=refuse.checked_arguments(args, plan.workload.steps), **kwargs)
         self.engine = PrivacyEngine(plan, postprocess=postprocess)
-        self._criterion: nn.Module = criterion or LogitsLoss()
-        self._given = criterion is not None
+        self._criterion: Any = criterion  # None until the model has been asked
         self._options: dict[str, Any] = {
             "clipping": clipping,
             "grad_sample_mode": grad_sample_mode,
@@ -84,10 +85,10 @@ class PrivateTrainer(Trainer):
             "noise_generator": noise_generator,
             "sample_generator": sample_generator,
         }
+        self._clipping = plan.clipping
         self._task = task or {}
         self._private: Any = None  # the model under its wrapper, from the first call on
         self._noisy: Any = None
-        keep_examples_apart(model)
 
     def train(
         self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: list[str] | None = None
@@ -120,14 +121,19 @@ class PrivateTrainer(Trainer):
         data: Any = self.train_dataset
         trained: Any = self.model
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
-        if not self._given:
-            few = self._prepare_inputs(collate([data[i] for i in range(min(2, len(data)))]))
-            refuse.refuse_another_loss_in_the_model(trained, self._criterion, few)
+        few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
+        if self._criterion is None:
+            self._criterion = objective_of(trained, few)
+        if self._options["grad_sample_mode"] == "auto":
+            self._options["grad_sample_mode"] = fitting_mode(
+                trained, self._clipping, lambda model: self._loss_of(model, few)
+            )
         prepared = self.engine.make_private(
             module=trained,
             optimizer=self.create_optimizer(),
             data_loader=plain,
             criterion=self._criterion,
+            steps_per_epoch=self.args.max_steps,  # the plan's steps: a Trainer counts epochs by the loader's length
             **self._options,
         )
         self._private, self._noisy, *criterion, loader = prepared
@@ -144,9 +150,8 @@ class PrivateTrainer(Trainer):
         """Clip what a batch contributes, part by part; the Trainer calls the optimizer, which adds the noise."""
         model.train()
         batch = dict(self._prepare_inputs(inputs))
-        labels = batch.pop("labels")
         most = self.args.per_device_train_batch_size
-        starts = range(0, max(1, len(labels)), most)
+        starts = range(0, max(1, len(batch["labels"])), most)
         for start in starts:
             last = start == starts[-1]
             self._noisy.signal_skip_step(do_skip=not last)
@@ -155,10 +160,16 @@ class PrivateTrainer(Trainer):
             with warnings.catch_warnings():
                 # PyTorch's remark about the first layer, whose input needs no gradient.
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-                self._criterion(self._private(**part), labels[start : start + most]).backward()
+                self._loss_of(self._private, part).backward()
             if not last:
                 self._noisy.step()
         return torch.zeros((), device=self.args.device)  # the loss of private examples is not for the logs
+
+    def _loss_of(self, model: Any, batch: dict[str, Any]) -> Any:
+        """The objective on a batch with its labels."""
+        inputs = with_decoder_inputs(self.model, batch)
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+        return self._criterion(outputs, batch["labels"])
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Without what is known of private examples, with the certified epsilon of the steps so far."""

@@ -3,7 +3,7 @@
 | what | why |
 |---|---|
 | `compute_loss`, `training_step`, samplers and loaders of a subclass | steps are taken by the engine, not by these |
-| multi-label heads, regression, losses of the model's own | without a `criterion` the loss is cross entropy |
+| losses of a model's own that `plrvo.tasks.objective` does not know | without a `criterion` another would be trained |
 | callbacks before the optimizer's step, watched gradients | they see sums without noise |
 | half precision, checkpointing of activations, fused kernels | not shown to keep examples apart |
 """
@@ -14,10 +14,9 @@ import copy
 import os
 from typing import Any
 
-import torch
-from torch import nn
 from transformers import Trainer, TrainerCallback
 
+from plrvo.tasks.objective import OWN_LOSS
 from plrvo.validate import InvalidArgument
 
 # What these do would happen outside the account, or has not been shown to keep examples apart.
@@ -32,8 +31,6 @@ _METHODS = (
     "_get_grad_norm",
 )
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
-_OWN_LOSS = "a criterion(outputs, labels) by example, with a reduction as torch's losses have"
-_ROWS = 2  # examples that are enough to tell two losses apart
 
 
 def checked_arguments(args: Any, steps: int) -> Any:
@@ -73,7 +70,7 @@ def refuse_overrides(trainer: Trainer, private: type[Trainer]) -> None:
     """Methods that a subclass, or somebody with the object at hand, has replaced, and that would not be called."""
     for name in _METHODS:
         if getattr(type(trainer), name, None) is not getattr(private, name, None) or name in vars(trainer):
-            expected = f"no {name} of its own: the engine takes the steps. A loss goes in as {_OWN_LOSS}"
+            expected = f"no {name} of its own: the engine takes the steps. A loss goes in as {OWN_LOSS}"
             raise InvalidArgument("trainer", type(trainer).__name__, expected)
 
 
@@ -88,56 +85,8 @@ def refuse_callback(callback: Any) -> None:
 def refuse_keywords(keywords: dict[str, Any]) -> None:
     """Keywords of a `Trainer` that have no place here."""
     if keywords.get("compute_loss_func") is not None:
-        raise InvalidArgument("compute_loss_func", keywords["compute_loss_func"], _OWN_LOSS)
+        raise InvalidArgument("compute_loss_func", keywords["compute_loss_func"], OWN_LOSS)
     if keywords.get("model_init") is not None:
         raise InvalidArgument("model_init", keywords["model_init"], "a model: every trial of a search spends a budget")
     for callback in keywords.get("callbacks") or ():
         refuse_callback(callback)
-
-
-def refuse_other_losses(model: Any, data: Any) -> None:
-    """Where cross entropy, which is taken unless a criterion is given, is not the loss of the model's head."""
-    config = getattr(model, "config", None)
-    problem, labels = getattr(config, "problem_type", None), getattr(config, "num_labels", None)
-    if problem not in (None, "single_label_classification"):
-        raise InvalidArgument("problem_type", problem, f"{_OWN_LOSS}: the default is cross entropy")
-    if labels == 1:
-        raise InvalidArgument("num_labels", labels, f"{_OWN_LOSS}: one output is for regression, not for classes")
-    kind = getattr(model, "loss_type", None)
-    if kind not in (None, "ForSequenceClassification", "ForImageClassification"):
-        raise InvalidArgument("model", type(model).__name__, f"{_OWN_LOSS}: its own loss is {kind}")
-    label = _first_label(data)
-    if label is not None and (label.is_floating_point() or label.numel() != 1):
-        raise InvalidArgument("train_dataset", "its labels", f"{_OWN_LOSS}: these are no classes, one for each example")
-
-
-def _first_label(data: Any) -> torch.Tensor | None:
-    try:
-        row = data[0]
-        label = row["labels"] if "labels" in row else row["label"]
-        return torch.as_tensor(label)
-    except (TypeError, KeyError, IndexError, ValueError, RuntimeError):
-        return None  # a collator's matter
-
-
-def refuse_another_loss_in_the_model(model: Any, criterion: nn.Module, batch: dict[str, Any]) -> None:
-    """Compare the loss that the model gives for a few examples, where it gives one, with the default.
-
-    Weights of classes, margins and whatever else somebody has put into a model's `forward` would be lost silently.
-    """
-    rows = {name: value[:_ROWS] for name, value in batch.items()}
-    labels = rows["labels"]
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            outputs = model(**rows)
-            own = getattr(outputs, "loss", None)
-            plain = criterion(outputs, labels)
-    except TypeError:  # a module that takes no labels has no loss of its own
-        return
-    finally:
-        model.train(training)
-    if own is not None and own.numel() == 1 and not torch.isclose(own.float(), plain.float(), rtol=1e-3, atol=1e-5):
-        expected = f"{_OWN_LOSS}: its own loss is {float(own):.4g} where cross entropy is {float(plain):.4g}"
-        raise InvalidArgument("model", type(model).__name__, expected)

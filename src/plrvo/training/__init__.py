@@ -2,8 +2,8 @@
 
 from plrvo.records.visits import ScheduleViolated
 from plrvo.training.accountant import CertifiedAccountant
+from plrvo.training.draws import BudgetExhausted
 from plrvo.training.engine import PrivacyEngine
-from plrvo.training.optimizer import BudgetExhausted
 from plrvo.training.sampler import PoissonSampler
 
 __all__ = ["BudgetExhausted", "CertifiedAccountant", "PoissonSampler", "PrivacyEngine", "ScheduleViolated"]

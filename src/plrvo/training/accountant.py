@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from opacus.accountants import IAccountant, register_accountant
@@ -40,8 +41,11 @@ class CertifiedAccountant(IAccountant):
         """The ledger as plain data."""
         return self.ledger.to_list()
 
-    def step(self, *, noise: Noise, sample_rate: float, clip: float, dimension: int, steps: int = 1) -> None:
-        self._ledger = self.ledger.plus(noise, Workload(sample_rate, steps, clip, dimension))
+    def step(
+        self, *, noise: Noise, sample_rate: float, clip: float, dimension: int, steps: int = 1, layered: bool = False
+    ) -> None:
+        ledger: Any = self.ledger.plus(noise, Workload(sample_rate, steps, clip, dimension))
+        self._ledger = replace(ledger, layered=ledger.layered or layered)
 
     def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
         """The certified epsilon of all steps so far."""
@@ -70,7 +74,7 @@ class CertifiedAccountant(IAccountant):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         if not state_dict or state_dict.get("mechanism") != self.mechanism():
             raise InvalidArgument("state_dict", dict(state_dict or {}), "the state of a plrvo accountant")
-        self.ledger = read_ledger(state_dict["history"])
+        self.ledger = read_ledger(state_dict["history"], layered=self._ledger.layered)
 
 
 register_accountant(CertifiedAccountant.mechanism(), CertifiedAccountant, force=True)

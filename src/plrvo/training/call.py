@@ -119,9 +119,6 @@ class Inputs:
         self._without_rows: set[int] = set()
         self._last: list[tuple[weakref.ref[Tensor], int]] = []
 
-    def __reduce__(self) -> Any:
-        return Inputs, ()
-
     def note(self, call: Call) -> None:
         """A pass that has begun."""
         tensors = call.tensors()

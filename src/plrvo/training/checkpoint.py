@@ -24,6 +24,7 @@ from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.noise import Keystream
 from plrvo.training import checkpoint_checks as checks
 from plrvo.training.ftrl import setup as ftrl
+from plrvo.training.mechanism import Mechanism
 from plrvo.training.sampler import PoissonSampler
 from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from plrvo.training.engine import PrivacyEngine
 
 _FORMAT = 1
+_ZIP, _OPACUS = b"PK\x03\x04", b"privacy_accountant_state_dict"  # what a checkpoint of Opacus's begins with, and holds
 
 
 def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, extra: Any) -> None:
@@ -55,16 +57,18 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
     for name, tensor in unwrapped(module).state_dict().items():
         tensors[f"module.{name}"] = tensor
     tensors["generator.global"] = torch.get_rng_state()  # dropout draws from it
-    if engine.sampler is None or engine.sampler.remaining:
+    if engine.sampler is None or engine.sampler.remaining != 0:
         tensors["generator.noise"] = _stream_state(optimizer.generator)
-    if isinstance(engine.sampler, PoissonSampler) and engine.sampler.remaining:
+    if isinstance(engine.sampler, PoissonSampler) and engine.sampler.remaining != 0:
         tensors["generator.sample"] = _stream_state(engine.sampler.generator)
     record = {
         "format": _FORMAT,
         "plan": engine.plan.to_dict() if engine.plan else None,
+        "mechanism": engine.mechanism.to_dict() if engine.mechanism and not engine.plan else None,
         "ledger": engine.accountant.history,
         "steps_taken": optimizer.steps_taken,
         "remaining": engine.sampler.remaining if engine.sampler else 0,
+        "into_epoch": engine.sampler.into_epoch if engine.sampler else 0,
         "correlated": ftrl.save_state(engine.sampler, optimizer, tensors),
         "optimizer": optimizer_state,
         "extra": extra,
@@ -75,7 +79,7 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
 
 
 def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -> Any:
-    """Bring a freshly prepared run to the state in the file; refuses a file of another plan.
+    """Bring a freshly prepared run to the state in the file; refuses a file of another plan, or mechanism.
 
     The engine must not have taken steps: the file's ledger would replace them, and the budget would be spent twice.
     All of the file is checked first (`checkpoint_checks`), and the ledger is loaded before the weights: whatever goes
@@ -86,22 +90,25 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
             "resume", str(path), f"a new engine; this one has released {len(engine.accountant)} steps already"
         )
     tensors, record = _unpack(path)
-    plan = engine.plan
-    if plan is None or not _is_of(plan, record.get("plan")):
+    mechanism, sampler = engine.mechanism, engine.sampler
+    if mechanism is None or sampler is None:
+        raise InvalidArgument("resume", str(path), "make_private before load_checkpoint, as for the run that wrote it")
+    if not _is_of(engine, mechanism, record):
         raise InvalidArgument("resume", str(path), "a checkpoint of this plan; this one was written by another")
     try:
-        checks.check_record(record, plan, optimizer)
+        checks.check_record(record, mechanism, optimizer, sampler.epoch)
         state = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
         checks.check_weights(state, unwrapped(module))
-        checks.check_streams(tensors, record["remaining"], engine.sampler, optimizer)
+        checks.check_streams(tensors, record["remaining"], sampler, optimizer)
         optimizer_state = _unflatten(record["optimizer"], tensors)
         checks.check_optimizer(optimizer_state, optimizer)
         engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
-        ftrl.load_state(record.get("correlated"), record["steps_taken"], engine.sampler, optimizer, tensors)
-        if isinstance(engine.sampler, PoissonSampler):
+        ftrl.load_state(record.get("correlated"), record["steps_taken"], sampler, optimizer, tensors)
+        if isinstance(sampler, PoissonSampler):
             if "generator.sample" in tensors:
-                _set_stream_state(engine.sampler.generator, tensors["generator.sample"])
-            engine.sampler.remaining = record["remaining"]
+                _set_stream_state(sampler.generator, tensors["generator.sample"])
+            sampler.remaining = record["remaining"]
+        sampler.go_on_at(record.get("into_epoch", 0))
         if "generator.noise" in tensors:
             _set_stream_state(optimizer.generator, tensors["generator.noise"])
         torch.set_rng_state(tensors["generator.global"])
@@ -115,8 +122,16 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
     return record["extra"]
 
 
-def _is_of(plan: Plan, recorded: Any) -> bool:
-    return isinstance(recorded, dict) and recorded in (plan.to_dict(), plan.to_dict(form=1))
+def _is_of(engine: PrivacyEngine, mechanism: Mechanism, record: dict[str, Any]) -> bool:
+    plan, recorded = engine.plan, record.get("plan")
+    if plan is None:
+        return recorded is None and record.get("mechanism") == mechanism.to_dict()
+    return isinstance(recorded, dict) and _asked(recorded) in (_asked(plan.to_dict()), _asked(plan.to_dict(form=1)))
+
+
+def _asked(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a plan fixes, without the epsilons that it comes to: those have become tighter since, and may again."""
+    return {name: value for name, value in plan.items() if not name.startswith("epsilon_")}
 
 
 def _stream_state(generator: torch.Generator | Keystream) -> torch.Tensor:
@@ -129,6 +144,12 @@ def _set_stream_state(generator: torch.Generator | Keystream, state: torch.Tenso
         generator.skip_to(int(state))  # a fixed key goes on where it was; a fresh key is fresh anywhere
     else:
         generator.set_state(state)
+
+
+def read_plan(path: Path, clipping: str | None) -> Plan | None:
+    """The plan of the run that wrote the checkpoint, certified anew; `clipping` as in `Plan.from_dict`."""
+    recorded = _unpack(path)[1].get("plan")
+    return Plan.from_dict(recorded, clipping) if isinstance(recorded, dict) else None
 
 
 def read_extra(path: Path) -> Any:
@@ -158,6 +179,13 @@ def _unpack(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         record = parse_json(text)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         whole, record = False, {}
+    if content.startswith(_ZIP) and _OPACUS in content:
+        raise InvalidArgument(
+            "resume",
+            str(path),
+            "a checkpoint of plrvo; this one is Opacus's, whose steps nobody certified. Its weights go into the module "
+            "before make_private, torch.load(path)['module_state_dict'], and what they cost comes on top",
+        )
     if not whole or not isinstance(record, dict) or record.get("format") != _FORMAT:
         raise InvalidArgument("resume", str(path), "a whole checkpoint; this one is cut short or damaged")
     return tensors, record

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from plrvo.accounting import Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.noise import Keystream
 from plrvo.records.compared import is_count, is_finite, same
+from plrvo.training.mechanism import Mechanism
 from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import shortened
 
@@ -28,36 +28,39 @@ class Contradiction(ValueError):
     """What is wrong with a checkpoint, in words for the one who resumes."""
 
 
-def check_record(record: dict[str, Any], plan: Plan, optimizer: Any) -> None:
-    """Counts and ledger: those of a run of this plan, and no more steps left than its budget has."""
+def check_record(record: dict[str, Any], mechanism: Mechanism, optimizer: Any, epoch: int | None) -> None:
+    """Counts and ledger: those of a run of this mechanism, and no more steps left than its budget has."""
     missing = _KEYS - record.keys()
     if missing:
         raise Contradiction(f"it has no {min(missing)}")
     taken, remaining = record["steps_taken"], record["remaining"]
-    if not is_count(taken) or not is_count(remaining):
+    if not is_count(taken) or (remaining is None) != (mechanism.steps is None) or not is_count(remaining or 0):
         raise Contradiction(f"{shortened(taken)} steps taken, {shortened(remaining)} remaining")
+    into = record.get("into_epoch", 0)
+    if not is_count(into) or into >= max(1, epoch or 0):
+        raise Contradiction(f"{shortened(into)} steps into an epoch of {epoch}")
     if optimizer.most_steps is not None and taken > optimizer.most_steps:
         raise Contradiction(f"it has taken {taken} of {optimizer.most_steps} steps")
-    if remaining > max(0, plan.workload.steps - taken):
-        raise Contradiction(f"it has {remaining} steps left after {taken} of {plan.workload.steps}")
+    if mechanism.steps is not None and remaining > max(0, mechanism.steps - taken):
+        raise Contradiction(f"it has {remaining} steps left after {taken} of {mechanism.steps}")
     ledger = read_ledger(record["ledger"])
     if ledger.steps != taken:
         raise Contradiction(f"it has taken {taken} steps; its ledger has {ledger.steps}")
-    _check_ledger(ledger, plan, optimizer)
+    _check_ledger(ledger, mechanism, optimizer)
     correlated = record.get("correlated")
-    if (correlated is None) != (plan.correlation is None):
+    if (correlated is None) != (mechanism.correlation is None):
         raise Contradiction("only one of the plan and the checkpoint is correlated")
     if correlated is not None:
         _check_correlated(correlated, remaining)
 
 
-def _check_ledger(ledger: AnyLedger, plan: Plan, optimizer: Any) -> None:
-    if ledger.correlation is not None or plan.correlation is not None:
-        if ledger != plan.ledger(ledger.steps):
+def _check_ledger(ledger: AnyLedger, mechanism: Mechanism, optimizer: Any) -> None:
+    if ledger.correlation is not None or mechanism.correlation is not None:
+        if ledger != mechanism.ledger(ledger.steps):
             raise Contradiction("its ledger is of another plan")
         return
     for noise, work in ledger.entries:
-        if noise != plan.noise or work.sample_rate != plan.workload.sample_rate:
+        if noise != mechanism.noise or work.sample_rate != mechanism.step.sample_rate:
             raise Contradiction("its ledger has another noise or sampling rate than the plan")
         if not same(work.clip, optimizer.clip) or work.dimension != optimizer.dimension:
             raise Contradiction(f"its ledger has clip {work.clip} and dimension {work.dimension}, and the run others")
@@ -82,16 +85,16 @@ def check_weights(state: dict[str, torch.Tensor], module: nn.Module) -> None:
             raise Contradiction(f"weights for {name} of shape {form}; the model has {due}")
 
 
-def check_streams(tensors: dict[str, torch.Tensor], remaining: int, sampler: Any, optimizer: Any) -> None:
+def check_streams(tensors: dict[str, torch.Tensor], remaining: int | None, sampler: Any, optimizer: Any) -> None:
     """States of the generators that this run has, wherever steps are left."""
     due: dict[str, Any] = {"generator.global": None}
-    if remaining:
+    if remaining != 0:
         due["generator.noise"] = optimizer.generator
         if isinstance(sampler, PoissonSampler):
             due["generator.sample"] = sampler.generator
     for name, generator in due.items():
         if name not in tensors:
-            raise Contradiction(f"it has no {name}, and {remaining} steps left")
+            raise Contradiction(f"it has no {name}, and {'all' if remaining is None else remaining} steps left")
         like = torch.zeros(1, dtype=torch.int64)
         if not isinstance(generator, Keystream):
             like = torch.get_rng_state() if generator is None else generator.get_state()

@@ -26,6 +26,10 @@ class BatchMismatch(RuntimeError):
     """
 
 
+class BudgetExhausted(RuntimeError):
+    """The plan's steps have been taken; one more would exceed its budget."""
+
+
 class Draws:
     """The batches that were drawn and have no step yet, oldest first."""
 
@@ -34,6 +38,8 @@ class Draws:
         self._begun = 0  # of these, how many the loader has taken in this pass
         self._out = 0  # of these, how many have left it: the step under way belongs to the only one
         self._rows = 0  # of its parts so far
+        self.passed = 0  # how many batches the pass under way has given
+        self.skipped = 0  # of the next pass, how many were given before the run was resumed
 
     @property
     def waiting(self) -> int:
@@ -44,10 +50,14 @@ class Draws:
         """Whether the next part is the first of its batch."""
         return self._rows == 0
 
-    def through(self, new: Iterator[list[int]], *, ahead: bool = False) -> Iterator[list[int]]:
-        """One pass over the loader: first what waits, then what is new. `ahead` of when batches leave it, or not."""
+    def through(self, new: Iterator[list[int]], *, most: int | None = None, ahead: bool = False) -> Iterator[list[int]]:
+        """One pass over the loader: first what waits, then what is new, `most` batches in all.
+
+        `ahead` of when batches leave it, or not.
+        """
         self._begun = self._out = self._rows = 0
-        while True:
+        self.passed, self.skipped = self.skipped, 0
+        while most is None or self.passed < most:
             if self._begun == len(self._waiting):
                 drawn = next(new, None)
                 if drawn is None:
@@ -55,6 +65,7 @@ class Draws:
                 self._waiting.append(drawn)
             batch = self._waiting[self._begun]
             self._begun += 1
+            self.passed += 1
             if not ahead:
                 self.leave()
             yield list(batch)
@@ -126,8 +137,8 @@ class _Ahead(Sampler[list[int]]):
         self.sampler = sampler
 
     def __iter__(self) -> Iterator[list[int]]:
-        draws: Draws = self.sampler.draws
-        return draws.through(self.sampler.new(), ahead=True)
+        batches: Iterator[list[int]] = self.sampler.one_pass(ahead=True)
+        return batches
 
     def __len__(self) -> int:
         return len(self.sampler)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import opacus
 import torch
-from opacus.data_loader import DPDataLoader
 from opacus.validators import ModuleValidator
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
@@ -18,40 +18,42 @@ from torch.utils.data import DataLoader
 
 from plrvo.accounting import Clipping, Epsilon, Plan, Workload
 from plrvo.accounting.exact import on_grid
-from plrvo.noise import Keystream, Laplace, Noise
+from plrvo.noise import Keystream, Noise
 from plrvo.records import derived
-from plrvo.training import accountant, checkpoint, given
+from plrvo.training import checkpoint, given
+from plrvo.training import opacus_arguments as theirs
+from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.attention import with_masks
-from plrvo.training.clipping import BookkeepingModule, SamplesModule, unsupported_layers
-from plrvo.training.draws import Draws, WorkersLoader
+from plrvo.training.clipping.mode import check_mode, chosen_mode, wrapper_of
+from plrvo.training.draws import Draws
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
-from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.loss_form import by_example
+from plrvo.training.mechanism import Mechanism
 from plrvo.training.optimizer import optimizer_class
-from plrvo.training.randomness import generator_for, same_in_all_processes
-from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples
+from plrvo.training.private_loader import AnySampler, poisson_sampler, private_loader
+from plrvo.training.randomness import generator_for
+from plrvo.training.sampler import size_of
 from plrvo.training.unwrap import trained_parameters
 from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, rate
 
-# Opacus's other modes fail on the empty batches of Poisson sampling.
-_GRAD_SAMPLE_MODES = ("auto", "bookkeeping", "hooks", "ghost")
-
 
 class PrivacyEngine(opacus.PrivacyEngine):
-    """Makes a model, an optimizer and a loader private, with the noise of a plan.
+    """Makes a model, an optimizer and a loader private: as Opacus's engine does, or with the noise of a plan.
 
-    Formal guarantees, for adding or removing one example:
+    Without a plan, `make_private` takes what Opacus's takes, and `get_epsilon` answers for the steps that were taken;
+    `make_private_with_epsilon` makes a plan from a budget. Formal guarantees, for adding or removing one example:
 
     | what | where it comes from |
     |---|---|
-    | sampling rate, clip, number of steps | the plan; the loader's own batch size and length are not looked at |
-    | noise | the plan's object, added once to the clipped sum, before any division; from a cipher's keystream |
+    | sampling rate, clip | the plan; without one, 1 / the loader's length and `max_grad_norm` |
+    | steps | the plan's, and no more; without one, as many as are taken, each of them counted |
+    | noise | one object, added once to the clipped sum, before any division; from a cipher's keystream |
     | dimension | the number of trainable parameters; the plan's must be at least that |
     | sensitivity | rows are counted against the examples that were drawn; the module and the loss are tried out |
-    | steps | counted by the optimizer; one more than the plan's budget covers is refused, as is one without its batch |
+    | account | kept by the optimizer, step by step; a step without its batch is refused |
     | divisor | `expected_batch_size`, a public constant |
 
     The default divisor is the sampling rate times the size of the data set, which treats that size as public.
@@ -63,7 +65,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
     can predict; `grid` is their unit. A plan whose noise is on a grid already is trained exactly without being told.
     """
 
-    accountant: accountant.CertifiedAccountant
+    accountant: CertifiedAccountant
 
     def __init__(
         self,
@@ -72,23 +74,22 @@ class PrivacyEngine(opacus.PrivacyEngine):
         postprocess: str | None = None,
         exact: bool = False,
         grid: float | None = None,
+        accountant: str = CertifiedAccountant.mechanism(),
         secure_mode: bool = False,
     ) -> None:
-        if secure_mode:
-            raise InvalidArgument(
-                "secure_mode", True, "False: Opacus's secure mode covers Gaussian noise only; exact=True covers others"
-            )
+        theirs.check_engine(accountant, secure_mode)
         if grid is not None and not exact:
             raise InvalidArgument("grid", grid, "no width unless exact=True")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to use the secure mode that was just refused
-            super().__init__(accountant=accountant.CertifiedAccountant.mechanism())
+            super().__init__(accountant=accountant)
         self._exact, self._grid = exact, grid
         if plan is not None and exact:
             plan = on_grid(plan, grid)
         self.plan = plan
         self.postprocess = postprocess
-        self.sampler: PoissonSampler | OrderedBatches | None = None
+        self.mechanism: Mechanism | None = None  # what the steps of the last make_private release
+        self.sampler: AnySampler | None = None
         self.seeded = False  # whether noise or batches come from a generator that somebody may know
         self.workers = 0  # of the loader, which draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
@@ -106,92 +107,121 @@ class PrivacyEngine(opacus.PrivacyEngine):
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
         data_loader: DataLoader[Any],
+        noise_multiplier: float | None = None,
+        max_grad_norm: float | Sequence[float] | None = None,
+        noise: Noise | str | None = None,
         criterion: nn.Module | None = None,
         clipping: str | None = None,
         grad_sample_mode: str = "auto",
         loss_reduction: str = "mean",
-        expected_batch_size: int | None = None,
+        batch_first: bool = True,
+        poisson_sampling: bool = True,
         noise_generator: torch.Generator | Keystream | None = None,
         sample_generator: torch.Generator | Keystream | None = None,
-        batch_first: bool = True,
+        expected_batch_size: int | None = None,
+        steps_per_epoch: int | None = None,
+        after_budget: str = "error",
         public_loss_weights: bool = False,
+        wrap_model: bool = True,
+        rand_on_empty: bool = False,
+        **others: Any,
     ) -> tuple[Any, ...]:
         """(module, optimizer, loader), or (module, optimizer, criterion, loader) in ghost mode, as in Opacus.
+
+        A pass over the loader is an epoch, of batches of its own (docs: coming from Opacus).
 
         Args:
             module: the model; layers that mix examples are refused.
             optimizer: any torch optimizer over parameters of the module.
-            data_loader: says which data set and how to collate; batches are drawn anew by Poisson sampling, and sorted
-                by length where the data set has `lengths`. Its `num_workers` draw ahead: 0 for a run with checkpoints.
+            data_loader: says which data set and how to collate, and without a plan by its length the sampling rate;
+                batches are drawn anew by Poisson sampling, and sorted by length where the data set has `lengths`. Its
+                `num_workers` draw ahead: 0 for a run with checkpoints.
+            noise_multiplier: the standard deviation of Gaussian noise, in clips. A plan has it already.
+            max_grad_norm: the clip; for clipping "per_layer" also a list of equal clips. A plan has it already.
+            noise: a noise in the place of the Gaussian, without `noise_multiplier`; or the name of a kind, which is as
+                wide as that.
             criterion: the loss that ghost mode returns, by example (cross entropy by default).
-            clipping: the plan's, which need not be repeated; another one is refused (`plrvo.Clipping`).
+            clipping: "flat" by default, "per_layer", or "l1" (Laplace noise only); another than the plan's is refused
+                (`plrvo.Clipping`).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
-                the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does.
+                the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does;
+                "functorch" computes the whole module once more for each example, whatever its layers make of a batch.
                 `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
-            expected_batch_size: the public divisor; round(sampling rate * size of the data set) by default.
+            batch_first: whether the first dimension of a batch is the example.
+            poisson_sampling: True; there is no account of other batches.
             noise_generator: where noise comes from: a cipher's keystream, keyed by the operating system, by default. A
                 seeded one makes a run repeatable, and not private against whoever knows the seed.
             sample_generator: where batches come from; likewise.
-            batch_first: whether the first dimension of a batch is the example.
+            expected_batch_size: the public divisor; the sampling rate times the size of the data set by default.
+            steps_per_epoch: how many batches a pass over the loader has; 1 / the sampling rate by default.
+            after_budget: what a pass does after the last step of a plan, an "error" or a "stop".
             public_loss_weights: whether you answer for it that nothing which weighs examples in the loss looks at the
                 data: factors that change between steps (a schedule), and weights in a loss that cannot be carried out
                 again (a backward function of its own). By default such losses are refused: the usual reason is a mean
                 over tokens, or weights of the classes, of the batch.
+            wrap_model: whichever; hooks are on the module itself, which may be called in the wrapper's place.
+            rand_on_empty: False; an empty batch takes its step.
+            others: arguments that Opacus hands to its optimizers, all of which are refused.
         """
-        plan = self._require_plan()
-        plan.check_clipping(clipping)
-        if grad_sample_mode not in _GRAD_SAMPLE_MODES:
-            raise InvalidArgument("grad_sample_mode", grad_sample_mode, "one of " + ", ".join(_GRAD_SAMPLE_MODES))
-        distributed = isinstance(
-            module, (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
-        )
-        if not distributed and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-            warnings.warn(
-                "several processes, and a module that is not wrapped for them: each trains a model of its own and "
-                "spends a budget of its own (opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
-                stacklevel=2,
-            )
-        ftrl.refuse_what_is_not_covered(plan, data_loader, distributed)
-        exact = plan.noise.cell > 0
+        theirs.check_making(poisson_sampling, rand_on_empty, others)
+        check_mode(grad_sample_mode)
+        if self.plan is not None:
+            theirs.refuse_beside_a_plan(noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, noise=noise)
+            self.plan.check_clipping(clipping)
+        distributed = _is_distributed(module)
+        ftrl.refuse_what_is_not_covered(self.plan, data_loader, distributed)
+        dimension = self._checked_dimension(module, optimizer)
+        size = size_of(data_loader)
+        if self.plan is None:
+            wanted = noise_multiplier, max_grad_norm, noise, clipping or Clipping.flat
+            mechanism = theirs.counted(data_loader, dimension, *wanted, self._exact, self._grid)
+            divisor, epoch = theirs.divisor_of(data_loader), len(data_loader)
+        else:
+            mechanism = Mechanism.of(self.plan)
+            divisor, epoch = derived.expected_batch_size(self.plan, size), mechanism.epoch
+        divisor = divisor if expected_batch_size is None else expected_batch_size
+        epoch = epoch if steps_per_epoch is None else steps_per_epoch
+        positive_integer(expected_batch_size=divisor, steps_per_epoch=epoch)
+        self.mechanism = mechanism
+        mechanism.check_covers(dimension)
+        exact = mechanism.noise.cell > 0
         if exact:
             grad_sample_mode = check_exact(distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
         self.seeded |= _is_known(noise_source) or _is_known(sample_source)
-        dimension = self._checked_dimension(module, optimizer)
-        self.grad_sample_mode = mode = _chosen_mode(grad_sample_mode, module, plan.clipping, batch_first)
-        size = self._size_of(data_loader)
-        batch_size = derived.expected_batch_size(plan, size) if expected_batch_size is None else expected_batch_size
-        positive_integer(expected_batch_size=batch_size)
+        self.grad_sample_mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
         draws = Draws()
-        loader = self._private_loader(data_loader, size, sample_source, distributed, batch_first, draws)
-        kind: Any = BookkeepingModule if mode == "bookkeeping" else SamplesModule
-        wrapped = kind(
+        self.workers = data_loader.num_workers
+        self.sampler = sampler = self._sampler(data_loader, mechanism, sample_source, distributed, draws)
+        sampler.in_passes(min(epoch, mechanism.steps or epoch), after_budget)
+        loader = private_loader(data_loader, sampler, batch_first)
+        wrapped: Any = wrapper_of(mode)(
             module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
         )
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(distributed, mode, exact)
-        noisy = (correlated_class(noisy_class) if plan.correlation else noisy_class)(
+        noisy = (correlated_class(noisy_class) if mechanism.correlation else noisy_class)(
             optimizer,
-            noise=plan.noise,
-            dimension=plan.clipping.coordinates(dimension),
+            noise=mechanism.noise,
+            dimension=mechanism.clipping.coordinates(dimension),
             generator=noise_source,
-            clipping=plan.clipping,
-            clip=plan.workload.clip,
+            clipping=mechanism.clipping,
+            clip=mechanism.step.clip,
             accountant=self.accountant,
-            sample_rate=plan.workload.sample_rate,
+            sample_rate=mechanism.step.sample_rate,
             draws=draws,
             watch=wrapped.watch,
             postprocess=self.postprocess,
-            most_steps=plan.workload.steps if plan.epsilon is not None or plan.correlation else None,
-            expected_batch_size=batch_size / processes,
+            most_steps=mechanism.most_steps,
+            expected_batch_size=divisor / processes,
             loss_reduction=loss_reduction,
         )
-        if plan.correlation:
+        if mechanism.correlation:
             key = ftrl.noise_key(noise_source)
-            noisy.correlate(plan.correlation, plan.workload.steps, key, ftrl.handed_out(self.sampler))
+            noisy.correlate(mechanism.correlation, mechanism.steps, key, ftrl.handed_out(sampler))
         noisy.keep(wrapped.book)
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
@@ -201,32 +231,42 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self,
         *,
         module: nn.Module,
+        data_loader: DataLoader[Any],
         target_epsilon: float,
         target_delta: float,
         epochs: float,
-        max_grad_norm: float,
-        sample_rate: float,
-        noise: Noise | None = None,
+        max_grad_norm: float | Sequence[float],
+        noise: Noise | str | None = None,
+        sample_rate: float | None = None,
         clipping: str = Clipping.flat,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """`make_private` with the smallest noise that certifies the budget over `epochs` passes.
 
-        `noise` gives the shape (its width is fitted); Laplace by default. `clipping` is "flat" (l2), "per_layer" (l2,
-        the clip split equally) or "l1" (Laplace noise only), and becomes the plan's. Unlike Opacus, the sampling rate
-        is an argument: it is part of the guarantee and is not guessed from a loader.
+        `noise` gives the shape, by an example or by its name (its width is fitted); Gaussian by default. `clipping` is
+        "flat" (l2), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only), and becomes the plan's. The
+        sampling rate is one over the loader's length, or `sample_rate`. Every other argument is as in `make_private`.
         """
         if self.plan is not None:
             raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
+        if len(self.accountant):
+            raise InvalidArgument(
+                "target_epsilon", target_epsilon, f"a new engine; this one has released {len(self.accountant)} steps"
+            )
         positive(epochs=epochs)
-        rate(sample_rate=sample_rate)
-        steps = max(1, math.ceil(epochs / sample_rate))
-        dimension = trained_parameters(module)
-        work = Workload(sample_rate=sample_rate, steps=steps, clip=max_grad_norm, dimension=dimension)
-        shape = noise or Laplace(max_grad_norm)
-        plan = Plan.fitted(shape, work, target_delta, target_epsilon, clipping=clipping)
+        size_of(data_loader)
+        if sample_rate is None:
+            sample_rate, epoch = theirs.rate_of(data_loader), len(data_loader)
+            kwargs = {"expected_batch_size": theirs.divisor_of(data_loader), "steps_per_epoch": epoch, **kwargs}
+            steps = math.ceil(epochs * epoch)
+        else:
+            rate(sample_rate=sample_rate)
+            steps = math.ceil(epochs / sample_rate)
+        clip = theirs.clip_of(max_grad_norm, clipping)
+        work = Workload(sample_rate=sample_rate, steps=max(1, steps), clip=clip, dimension=trained_parameters(module))
+        plan = Plan.fitted(theirs.shape_of(noise, clip), work, target_delta, target_epsilon, clipping=clipping)
         self.plan = on_grid(plan, self._grid) if self._exact else plan
-        return self.make_private(module=module, **kwargs)
+        return self.make_private(module=module, data_loader=data_loader, **kwargs)
 
     @classmethod
     def get_compatible_module(cls, module: nn.Module) -> nn.Module:
@@ -237,12 +277,46 @@ class PrivacyEngine(opacus.PrivacyEngine):
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
         return self.accountant.bracket(delta)
 
-    def save_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any, extra: Any = None) -> None:
-        """Weights, optimizer state, ledger and random streams in one file, written whole or not at all."""
-        checkpoint.save(Path(path), self, module, optimizer, extra)
+    def save_checkpoint(
+        self,
+        *,
+        path: str | Path,
+        module: nn.Module,
+        optimizer: Any = None,
+        noise_scheduler: Any = None,
+        grad_clip_scheduler: Any = None,
+        checkpoint_dict: dict[str, Any] | None = None,
+        extra: Any = None,
+        module_state_dict_kwargs: Mapping[str, Any] | None = None,
+        torch_save_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Weights, optimizer state, ledger and random streams in one file, written whole or not at all.
 
-    def load_checkpoint(self, *, path: str | Path, module: nn.Module, optimizer: Any) -> Any:
-        """Continue where `save_checkpoint` was called; returns its `extra`."""
+        `checkpoint_dict`, or `extra`, is anything that JSON can hold, such as the epoch and a schedule's state.
+        """
+        schedulers = {"noise_scheduler": noise_scheduler, "grad_clip_scheduler": grad_clip_scheduler}
+        options = {"module_state_dict_kwargs": module_state_dict_kwargs, "torch_save_kwargs": torch_save_kwargs}
+        theirs.check_checkpoint(optimizer, schedulers, options)
+        checkpoint.save(Path(path), self, module, optimizer, theirs.kept_dict(extra, checkpoint_dict))
+
+    def load_checkpoint(
+        self,
+        *,
+        path: str | Path,
+        module: nn.Module,
+        optimizer: Any = None,
+        noise_scheduler: Any = None,
+        grad_clip_scheduler: Any = None,
+        module_load_dict_kwargs: Mapping[str, Any] | None = None,
+        torch_load_kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Continue where `save_checkpoint` was called; returns its `checkpoint_dict`, or `extra`.
+
+        In the middle of an epoch, the next pass over the loader is the rest of it.
+        """
+        schedulers = {"noise_scheduler": noise_scheduler, "grad_clip_scheduler": grad_clip_scheduler}
+        options = {"module_load_dict_kwargs": module_load_dict_kwargs, "torch_load_kwargs": torch_load_kwargs}
+        theirs.check_checkpoint(optimizer, schedulers, options)
         return checkpoint.load(Path(path), self, module, optimizer)
 
     def validate(self, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> None:
@@ -261,13 +335,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 f"(module) replaces them where it can ({' '.join(str(error).split())})",
             ) from None
 
-    def _require_plan(self) -> Plan:
-        if self.plan is None:
-            raise InvalidArgument("plan", None, "PrivacyEngine(plan), or make_private_with_epsilon")
-        return self.plan
-
     def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-        plan = self._require_plan()
         refuse_private(module)
         self.validate(module=module)
         given.check_module(module)
@@ -275,98 +343,34 @@ class PrivacyEngine(opacus.PrivacyEngine):
         dimension = trained_parameters(module)
         if dimension == 0:
             raise InvalidArgument("module", type(module).__name__, "one with trainable parameters")
-        if not plan.covers(dimension):
-            raise InvalidArgument(
-                "dimension", plan.workload.dimension, f"at least {dimension}, the module's trainable parameters"
-            )
         return dimension
 
-    def _size_of(self, data_loader: DataLoader[Any]) -> int:
-        try:
-            return len(data_loader.dataset)  # type: ignore[arg-type]
-        except TypeError:
-            raise InvalidArgument(
-                "data_loader", type(data_loader.dataset).__name__, "a data set that has a length"
-            ) from None
-
-    def _private_loader(
+    def _sampler(
         self,
         loader: DataLoader[Any],
-        size: int,
+        mechanism: Mechanism,
         generator: torch.Generator | Keystream,
         distributed: bool,
-        batch_first: bool,
         draws: Draws,
-    ) -> DataLoader[Any]:
-        if self._require_plan().correlation is None:
-            given.check_whole(loader)
-        if isinstance(loader, DPDataLoader):
-            raise InvalidArgument(
-                "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
-            )
-        self.workers = loader.num_workers
-        plan, lengths = self._require_plan(), lengths_of(loader.dataset, size)
-        if plan.correlation:
-            self.sampler = ftrl.batches(plan, loader, size, generator, lengths, draws)
-        else:
-            if distributed:
-                generator = same_in_all_processes(generator)
-            self.sampler = PoissonSampler(
-                size=size,
-                sample_rate=plan.workload.sample_rate,
-                steps=plan.workload.steps,
-                generator=generator,
-                rank=torch.distributed.get_rank() if distributed else 0,
-                processes=torch.distributed.get_world_size() if distributed else 1,
-                lengths=lengths,
-                draws=draws,
-            )
-        # Collated once here, so that an empty batch has the form of a full one from the first step on.
-        fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
-        one = loader.collate_fn(fetch([0]))
-        collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
-        if not self.workers:
-            return DataLoader(
-                loader.dataset,
-                batch_sampler=self.sampler,
-                collate_fn=collate,
-                pin_memory=loader.pin_memory,
-                # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws
-                # from: a resumed run starts its loader once more, and must repeat its steps all the same.
-                generator=torch.Generator(),
-            )
-        return WorkersLoader(
-            loader.dataset,
-            batch_sampler=self.sampler,
-            collate_fn=collate,
-            num_workers=loader.num_workers,
-            generator=loader.generator,
-            pin_memory=loader.pin_memory,
-            worker_init_fn=loader.worker_init_fn,
-            persistent_workers=loader.persistent_workers,
+    ) -> AnySampler:
+        if self.plan is not None and self.plan.correlation is not None:
+            return ftrl.batches(self.plan, loader, generator, draws)
+        given.check_whole(loader)
+        return poisson_sampler(mechanism, loader, generator, distributed, draws)
+
+
+def _is_distributed(module: nn.Module) -> bool:
+    """Whether it is wrapped for several processes; without that, each of them would be a run of its own."""
+    wrappers = (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
+    if isinstance(module, wrappers):
+        return True
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        warnings.warn(
+            "several processes, and a module that is not wrapped for them: each trains a model of its own and "
+            "spends a budget of its own (opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
+            stacklevel=3,
         )
-
-
-def _chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
-    """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
-    if mode == "hooks":
-        return mode
-    unsupported = unsupported_layers(module)
-    reason = (
-        f"no rule for {', '.join(unsupported[:3])}{' and others' if len(unsupported) > 3 else ''}"
-        if unsupported
-        else "l1 norms need the gradients themselves"
-        if clipping is Clipping.l1
-        else "the example is not the first dimension"
-        if not batch_first
-        else None
-    )
-    if reason is None:
-        return "bookkeeping"
-    if mode != "auto":
-        raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
-    warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
-    return "hooks"
+    return False
 
 
 def _is_known(generator: torch.Generator | Keystream) -> bool:

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import logging
 import types
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -29,6 +30,7 @@ _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtyp
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
 _DEPTH = 100
+_PROXIES = weakref.ProxyTypes  # to what is kept elsewhere; every look at one that is dead is an error
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _LONG = 1000  # items of a container (a vocabulary) that is looked through where values are, and else told by its length
 
@@ -43,6 +45,14 @@ def attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
 def own_attributes(m: nn.Module) -> dict[str, Any]:
     """Those of one layer that are not torch's."""
     return {key: value for key, value in vars(m).items() if key not in _OF_TORCH}
+
+
+def switches(m: nn.Module) -> Hashable:
+    """Which flags of one layer are set, and which of its single numbers are zero: what may switch something on."""
+    flags = tuple(value for value in vars(m).values() if type(value) is bool)
+    numbers = tuple(value == 0 for value in vars(m).values() if type(value) in (int, float))
+    buffers = (b for b in m._buffers.values() if b is not None and b.numel() == 1 and not b.is_meta)
+    return flags, numbers, tuple(not bool(b) for b in buffers)
 
 
 class Digest:
@@ -72,6 +82,8 @@ class Digest:
         return {name for name in names if self.names.get(name, other) != other.names.get(name, self)}
 
     def _of(self, value: Any, depth: int) -> Hashable:
+        if type(value) in _PROXIES:
+            return "a proxy"
         if isinstance(value, _PLAIN):
             return value if isinstance(value, Hashable) else repr(value)
         if isinstance(value, (float, complex)):
@@ -115,7 +127,12 @@ class Contents:
         own, waiting, seen = _of_the_tree(module), [value for _, value in attributes(module)], set[int]()
         while waiting:
             value = waiting.pop()
-            if isinstance(value, (*_PLAIN, float, complex)) or id(value) in own or id(value) in seen:
+            if (
+                type(value) in _PROXIES
+                or isinstance(value, (*_PLAIN, float, complex))
+                or id(value) in own
+                or id(value) in seen
+            ):
                 continue
             if _is_opaque(value):
                 continue

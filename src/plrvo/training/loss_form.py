@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 import torch
@@ -184,16 +185,13 @@ def _checked_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwar
     weights = (
         (grad_tensors,) * len(losses) if grad_tensors is None or isinstance(grad_tensors, Tensor) else grad_tensors
     )
-    after: list[Callable[[], None]] = []
     plain = _torch_backward if _torch_backward is not None else torch.autograd.backward
-    try:
+    with ExitStack() as after:  # all are called, whatever fails
         for loss, weight in zip(losses, weights, strict=False):
             for reference in tuple(_checks):
                 check = reference()
                 if check is not None and isinstance(loss, Tensor):
                     done = check(loss, float(weight) if isinstance(weight, Tensor) and weight.numel() == 1 else 1.0)
-                    after += [] if done is None else [done]
+                    if done is not None:
+                        after.callback(done)
         return plain(tensors, grad_tensors, *args, **kwargs)
-    finally:
-        for done in after:
-            done()

@@ -25,7 +25,7 @@ from plrvo.accounting import Clipping
 from plrvo.noise import Noise
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, check_clip, shares_of
-from plrvo.training.draws import Draws
+from plrvo.training.draws import BudgetExhausted, Draws
 from plrvo.training.exact import ExactMixin
 from plrvo.training.loss_form import NotASum
 from plrvo.training.score import postprocessor
@@ -38,10 +38,6 @@ _Base: Any = object
 # What the account rests on. Anything else, such as learning rates, is the user's.
 _FIXED = {"noise", "noise_multiplier", "dimension", "generator", "max_grad_norm", "clipping", "clips", "loss_reduction"}
 _FIXED |= {"accountant", "sample_rate", "draws", "watch", "most_steps", "step_hook", "rank", "world_size"}
-
-
-class BudgetExhausted(RuntimeError):
-    """The plan's steps have been taken; one more would exceed its budget."""
 
 
 class NoiseMixin(_Base):
@@ -92,10 +88,13 @@ class NoiseMixin(_Base):
 
     @property
     def noise_multiplier(self) -> float:
-        """Opacus's parameter of Gaussian noise, which the noise object replaces: nothing may read or schedule it."""
-        raise InvalidArgument(
-            "noise_multiplier", None, "`optimizer.noise`: a multiplier, and a schedule of it, is Gaussian"
-        )
+        """Opacus's parameter of Gaussian noise, to be read; of another noise there is none."""
+        sigma = self.noise.before_rounding.gaussian_sigma
+        if sigma is None:
+            raise InvalidArgument(
+                "noise_multiplier", None, "`optimizer.noise`: a multiplier, and a schedule of it, is Gaussian"
+            )
+        return float(sigma) / self.clip
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
@@ -153,7 +152,11 @@ class NoiseMixin(_Base):
                 return False
             # Counted before it is released: what fails in between is counted, and not the other way round.
             self.accountant.step(
-                noise=self.noise, sample_rate=self.sample_rate, clip=self.clip, dimension=self.dimension
+                noise=self.noise,
+                sample_rate=self.sample_rate,
+                clip=self.clip,
+                dimension=self.dimension,
+                layered=self.clipping.layered,
             )
             self.add_noise()
         except BaseException:

@@ -12,7 +12,8 @@ random), with every generator in the same state for both passes of a comparison,
 
 A module that draws random numbers is compared under 16 seeds, which are secret and new in every try: a branch that it
 takes with probability p is missed by one try with probability (1 - p)^16 at most, if it mixes all rows (1.5e-5 for a
-half, 0.19 for a tenth). Which dimension of a layer's output has the rows is found by giving it one row more.
+half, 0.19 for a tenth). Which dimension of a layer's output has the rows is found by giving it one row more. A module
+that was tried before is tried on fewer rows, under one seed, and with one extreme and one weighting at random.
 
 Where nothing can be compared, the module is refused: what was not tried is not certified.
 """
@@ -31,10 +32,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call
+from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
-from plrvo.training.state import State, refuse_dependent
+from plrvo.training.state import State, sums
 from plrvo.training.structure import tensors_in
+from plrvo.training.unchanged import EVERY_PASS, refuse_dependent, refuse_parameters
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
@@ -42,6 +44,8 @@ _FEW = 4  # for every seed but the first
 _SEEDS = 16
 _EXTREMES = (1e4, 1e-4, math.nan)
 _FACTOR = 2.0**13  # so that products are exact
+# Of one row, and of the others.
+_WEIGHTINGS = ((1.0, _FACTOR), (1.0, 1 / _FACTOR), (_FACTOR, _FACTOR), (1 / _FACTOR, 1 / _FACTOR))
 _APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
 _CLOSE = 1e-3  # relative, for gradients by two ways: rounding is far below, and a wrong rule far above
 _CLOSE_HALF = 5e-2  # where activations have eight bits
@@ -50,16 +54,9 @@ Use = tuple[str, int, int]  # a layer, how often it was called before, and which
 _ITSELF = "forward itself"
 
 
-@dataclass(frozen=True)
-class PerExample:
-    """What the wrapper computes, and what it knows of its inputs."""
-
-    # From a function that gives the sum of all rows' scores, and the number of rows, to the gradients of each row.
-    gradients: Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
-    shared: Callable[[Call], frozenset[int]]
-
-    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
-        return self.gradients(score, rows)
+# What the wrapper computes: from a function that gives the sum of all rows' scores, and the number of rows, to the
+# gradients of each row.
+PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -71,42 +68,44 @@ class Tried:
     learns: bool = False  # whether there is something to learn from
 
 
-def probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> Tried:
+def probe(
+    module: nn.Module, call: Call, per_example: PerExample, reduction: str, inputs: Inputs, *, again: bool = False
+) -> Tried:
     """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
     # A NaN equals nothing, itself included: such rows tell nothing about the module.
     finite = call.finite()
     try:
-        return _probe(module, finite, per_example, reduction)
+        return _probe(module, finite, per_example, reduction, again)
     except Exception:
         # An input without rows may be as large as the batch by chance. That it has none, earlier passes have shown.
-        shared = per_example.shared(call)
+        shared = inputs.shared(call)
         if not shared:
             raise
         with suppress(Exception):
-            return _probe(module, replace(finite, shared=shared), per_example, reduction)
+            return _probe(module, replace(finite, shared=shared), per_example, reduction, again)
         raise
 
 
-def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str) -> Tried:
-    state = State(module)
+def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str, again: bool) -> Tried:
+    state, weights = State(module), sums(dict(module.named_parameters()))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the first step will say what there is to say
-            few = call.some(ROWS)
+            few = call.some(_FEW if again else ROWS)
             try:
                 _Pass(module, few, state)
             except Exception:  # a module that takes no few rows: all of them, and its own error if those fail too
                 few = call
                 _Pass(module, few, state)
-            layouts = _check_apart(module, few, state)
-            for _ in range(_SEEDS - 1):
+            layouts = _check_apart(module, few, state, again)
+            for _ in range(0 if again else _SEEDS - 1):
                 if not state.drew or call.rows < 2:
                     break
                 state.reseed()
                 _compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
-            state.check_parameters()
+            refuse_parameters(module, weights, sums(dict(module.named_parameters())))
             own = {place: found[0] for (name, _, place), found in layouts.items() if name == _ITSELF}
-            learns = _compare_gradients(module, few, per_example, state, own)
+            learns = _compare_gradients(module, few, per_example, state, own, again)
             return Tried(own, _not_sums(module, few, reduction, state), learns)
     finally:
         state.restore()
@@ -145,7 +144,7 @@ class _Pass:
 
         hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
         try:
-            with state.fresh(), torch.no_grad():
+            with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
                 self._keep(_ITSELF, calls, module(*call.args, **call.kwargs))
                 self.state = state.now()
         finally:
@@ -159,12 +158,15 @@ class _Pass:
         calls[name] += 1
 
 
-def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, list[Layout]]:
+def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
     """Raise where a row's outputs change with the others; the layouts that were found."""
     first = _Pass(module, call, state)
     drew = state.drew
-    again = _Pass(module, call, state).outputs
-    if first.outputs.keys() != again.keys() or not all(_all_close(t, again[use]) for use, t in first.outputs.items()):
+    same = _Pass(module, call, state)
+    if names := first.state.differing(same.state):
+        refuse_dependent(module, min(names), what=EVERY_PASS)
+    one, two = first.outputs, same.outputs
+    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items()):
         raise InvalidArgument(
             "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
             "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
@@ -174,7 +176,8 @@ def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, list[
     layouts = _layouts(module, call, state, first)
     for row in (0, call.rows - 1):
         _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
-    for factor in _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ():
+    extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
+    for factor in [secrets.choice(extremes)] if extremes and again else extremes:
         row = secrets.randbelow(call.rows)
         try:
             other = _Pass(module, call.extreme(row, factor), state)
@@ -182,12 +185,11 @@ def _check_apart(module: nn.Module, call: Call, state: State) -> dict[Use, list[
             continue
         _compare(module, first, other, row, layouts)
     state.drew = drew
-    scalars = any(use[0] == _ITSELF and t.ndim == 0 for use, t in first.outputs.items())
-    if not layouts and not scalars:
-        raise InvalidArgument(
-            "module", type(module).__name__, "outputs, or layers, with a row for each example, so that it can be tried "
-            "whether it keeps examples apart"
-        )  # fmt: skip
+    if not layouts and not any(use[0] == _ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
+        what = (
+            "outputs, or layers, with a row for each example, so that it can be tried whether it keeps examples apart"
+        )
+        raise InvalidArgument("module", type(module).__name__, what)
     return layouts
 
 
@@ -242,7 +244,7 @@ def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: d
 
 
 def _compare_gradients(
-    module: nn.Module, call: Call, per_example: PerExample, state: State, layouts: dict[int, Layout]
+    module: nn.Module, call: Call, per_example: PerExample, state: State, layouts: dict[int, Layout], again: bool
 ) -> bool:
     """Whether there are any to compare; raises where they are not those of each row."""
     parameters = [p for p in module.parameters() if p.requires_grad]
@@ -261,9 +263,8 @@ def _compare_gradients(
         if learned and not found:
             found = [t.float().reshape(1) for _, t in learned if t.ndim == 0]
             if not found:
-                raise InvalidArgument(
-                    "module", type(module).__name__, "an output with a row for each example, to learn from"
-                )
+                what = "an output with a row for each example, to learn from"
+                raise InvalidArgument("module", type(module).__name__, what)
         return torch.stack(found).sum(dim=0) if found else None
 
     def recorded(tried: Call, weights: Any = 1.0) -> dict[nn.Parameter, Tensor]:
@@ -304,7 +305,7 @@ def _compare_gradients(
             )
     if call.rows > 1:
         row = secrets.randbelow(call.rows)
-        for own, others in ((1.0, _FACTOR), (1.0, 1 / _FACTOR), (_FACTOR, _FACTOR), (1 / _FACTOR, 1 / _FACTOR)):
+        for own, others in [secrets.choice(_WEIGHTINGS)] if again else _WEIGHTINGS:
             weights = torch.full_like(alone.detach(), others)
             weights[row % len(weights)] = own
             scaled = [None if g is None else g * own for g in _of_row(found, parameters, row)]
@@ -357,9 +358,7 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
             found = tensors_in(module(*tried.args, **tried.kwargs))
         return {place: float(t) for place, t in enumerate(found) if t.ndim == 0 and t.requires_grad}
 
-    if call.rows < 2:
-        return set()
-    together, wrong = numbers(call, training=True), set[int]()
+    together, wrong = numbers(call, training=True) if call.rows > 1 else {}, set[int]()
     if not together:
         return wrong
     close = _closeness(module)

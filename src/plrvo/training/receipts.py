@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from plrvo.accounting import Plan
 from plrvo.records import Receipt, claims, derived
 from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
@@ -37,16 +38,16 @@ def make_receipt(
     trained: Sequence[str] | None = None,
     metrics: dict[str, Any] | None = None,
     job: dict[str, Any] | None = None,
+    delta: float | None = None,
 ) -> Receipt:
     """`task` says what was trained on what; `run` how (`seeded` and `randomness`, optimizer, metrics).
 
     `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released
     (`trained` are the names of the weights that it has digests of, in their order), with `metrics`
-    (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for.
+    (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for. `delta` is for an
+    engine without a plan, whose receipt has the plan of the steps that were taken.
     """
-    plan = engine.plan
-    if plan is None:
-        raise InvalidArgument("plan", None, "an engine that has trained with a plan")
+    plan = _plan(engine, delta)
     if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     ledger = engine.accountant.ledger
@@ -84,6 +85,19 @@ def make_receipt(
         "journal": None if journal is None else journal.summary(),
     }
     return Receipt.signed(parts)
+
+
+def _plan(engine: PrivacyEngine, delta: float | None) -> Plan:
+    if engine.plan is not None:
+        if delta not in (None, engine.plan.delta):
+            raise InvalidArgument("delta", delta, f"{engine.plan.delta}, the plan's, or None")
+        return engine.plan
+    ledger, mechanism = engine.accountant.ledger, engine.mechanism
+    if delta is None or mechanism is None or not ledger.steps:
+        raise InvalidArgument("delta", delta, "a delta, for an engine that has taken steps without a plan")
+    if ledger != mechanism.ledger(ledger.steps):
+        raise InvalidArgument("engine", "steps of several noises", "one make_private for each engine with a receipt")
+    return mechanism.after(ledger.steps, delta)
 
 
 def _seeding(engine: PrivacyEngine, run: dict[str, Any]) -> dict[str, Any]:

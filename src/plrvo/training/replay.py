@@ -1,7 +1,7 @@
 """A loss is computed once more with other examples: what one example is told must stay the same.
 
 If the loss is a sum over examples, then the gradient at one example's outputs is a function of that example alone. From
-the module's outputs to the backward pass, every operation is written down (`Recording`). It is then carried out again,
+the module's outputs to the backward pass, every operation is written down (`recording`). It is then carried out again,
 from the same outputs and targets, and from others in which all rows but one are copies of one row. If the gradient at
 the row that stayed changes, the loss has looked at the others: at their outputs (contrastive and ranking losses, hard
 examples, a statistic of the batch, detached or not) or at their targets (weights of the classes in the batch, tokens
@@ -15,7 +15,6 @@ not seen.
 from __future__ import annotations
 
 import secrets
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,14 +23,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _python_dispatch
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from plrvo.training.layout import Layout
+from plrvo.training.recording import Operation, Recording, leading_to, tensors_of, written
 
-_MOST = 100_000  # operations
-_MOST_BYTES = 1 << 30  # that they have made, or so many times what the module gave: losses are small
-_MOST_TIMES = 16
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
@@ -40,101 +36,6 @@ _CLOSE = 1e-4  # relative: the same operations on other rows, so that kernels ma
 
 class CannotReplay(RuntimeError):
     """The operations do not give the same loss again: nothing can be said."""
-
-
-@dataclass(frozen=True)
-class _Operation:
-    function: Any
-    args: Any
-    kwargs: Any
-    results: list[Tensor]
-    with_gradient: bool
-    generator: torch.Generator | None  # that it draws from, and the state of that before
-    state: Tensor | None
-
-    @staticmethod
-    def carried_out(function: Any, args: Any, kwargs: Any) -> tuple[_Operation, Any]:
-        """With the result that it had."""
-        generator = state = None
-        if torch.Tag.nondeterministic_seeded in function.tags:
-            own = [g for g in (*args, *kwargs.values()) if isinstance(g, torch.Generator)]
-            generator = own[0] if own else torch.default_generator
-            state = generator.get_state()
-        result = function(*args, **kwargs)
-        made = _Operation(function, args, kwargs, _tensors(result), torch.is_grad_enabled(), generator, state)
-        return made, result
-
-
-_Mode: Any = _python_dispatch.TorchDispatchMode  # which has no types
-
-
-class Recording(_Mode):
-    """The operations between a forward pass and its backward pass, but for those inside of the module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations: list[_Operation] = []
-        self._is_running = self.is_full = self.is_forgotten = False
-        self._bytes, self._most_bytes = 0, _MOST_BYTES
-        self._thread = threading.get_ident()  # modes are of a thread; passes back may have threads of their own
-
-    def resume(self, of: Sequence[Tensor] = ()) -> None:
-        """Go on, after a pass that gave such outputs."""
-        self._most_bytes = max(self._most_bytes, _MOST_TIMES * sum(t.nbytes for t in of))
-        if not self._is_running and not self.is_full and self._thread == threading.get_ident():
-            self._is_running = True
-            _running.append(self)
-            with _lifted(_modes()):  # under those of others, who will leave theirs from the top
-                self.__enter__()
-
-    def pause(self) -> None:
-        if self._is_running and self._thread == threading.get_ident():
-            self._is_running = False
-            _running.remove(self)
-            modes = _modes()
-            if any(mode is self for mode in modes):  # a compiler may have cleared all modes in between
-                with _lifted(modes[[mode is self for mode in modes].index(True) + 1 :]):
-                    self.__exit__(None, None, None)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.is_full:
-            return func(*args, **(kwargs or {}))
-        operation, result = _Operation.carried_out(func, args, kwargs or {})
-        self.operations.append(operation)
-        known = {_memory(t) for t in _tensors((args, kwargs))}
-        self._bytes += sum(t.nbytes for t in operation.results if _memory(t) not in known)
-        if len(self.operations) >= _MOST or self._bytes > self._most_bytes:  # no loss: nothing of it is kept
-            self.is_full = True
-            self.operations.clear()
-        return result
-
-
-def _modes() -> list[Any]:
-    return list(_python_dispatch._get_current_dispatch_mode_stack())
-
-
-@contextmanager
-def _lifted(modes: Sequence[Any]) -> Iterator[None]:
-    """Without the uppermost modes, which come back afterwards."""
-    for _ in modes:
-        _python_dispatch._pop_mode()
-    try:
-        yield
-    finally:
-        for mode in modes:
-            _python_dispatch._push_mode(mode)
-
-
-_running: list[Recording] = []  # torch keeps modes on one stack for all: so must whoever wants to leave them
-
-
-def forget_recordings() -> None:
-    """Let go of passes that nobody has gone back from, and that nobody will where another engine begins."""
-    for recording in tuple(_running):
-        recording.pause()
-        recording.operations.clear()
-        # For good: its engine may still live, and look on at backward passes of others.
-        recording.is_full = recording.is_forgotten = True
 
 
 Laid = tuple[Tensor, Layout | None]  # with the place of its rows; None for a number
@@ -156,9 +57,14 @@ class Replay:
         it is a constant shows in the next pass.
         """
         if recording.is_full:
-            raise CannotReplay("it has more operations, or larger ones, than can be kept")
+            raise CannotReplay(
+                "more was computed since the module's pass than can be kept (call other models, such as a teacher, "
+                "before the module)"
+            )
         tensors = [t for t, _ in outputs]
         steps, leaves = _needed(recording.operations, loss, tensors)
+        if any(recording.is_gone(t) for t in leaves):
+            raise CannotReplay("it uses numbers of an earlier pass of the module, with many others in between")
         constants = {id(t) for reference in self._before if (t := reference()) is not None}
         first = not self._before
         self._before = [weakref.ref(t) for t in leaves]
@@ -183,12 +89,6 @@ class Replay:
         return None if first and rows <= _FEW else True
 
 
-def form(recording: Recording, loss: Tensor) -> int:
-    """A number that changes when the loss is made of other operations, or a term of it comes to count."""
-    steps = _leading_to(recording.operations, loss)
-    return hash(frozenset((s.function, any(type(a) in (int, float) and a == 0 for a in s.args)) for s in steps))
-
-
 def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor]) -> bool:
     """Whether autograd finds the same at the outputs, of which some may have been computed from others."""
     true: list[Any] = list(torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True))
@@ -201,7 +101,7 @@ def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor])
 
 
 class _Trial:
-    def __init__(self, steps: list[_Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
+    def __init__(self, steps: list[Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
         self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
 
     def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
@@ -235,7 +135,7 @@ class _Trial:
         return gradient if gradient is None or layout is None else layout.of(gradient, self._rows, [row])
 
 
-def _carry_out(step: _Operation, made: dict[int, Tensor]) -> None:
+def _carry_out(step: Operation, made: dict[int, Tensor]) -> None:
     def mapped(value: Any) -> Any:
         return made.get(id(value), value) if isinstance(value, Tensor) else value
 
@@ -246,50 +146,26 @@ def _carry_out(step: _Operation, made: dict[int, Tensor]) -> None:
             result = step.function(*tree_map(mapped, step.args), **tree_map(mapped, step.kwargs))
         except (RuntimeError, IndexError, ValueError) as error:
             raise CannotReplay(str(error)) from None
-    for before, after in zip(step.results, _tensors(result), strict=False):
+    for before, after in zip(step.results, tensors_of(result), strict=False):
         made[id(before)] = after
 
 
-def _leading_to(operations: Sequence[_Operation], loss: Tensor) -> list[_Operation]:
-    """The operations that lead to the loss: told by memory, since a tensor may be written to through another."""
-    wanted, steps = {_memory(loss)}, []
-    for operation in reversed(operations):
-        if any(_memory(t) in wanted for t in (*operation.results, *_written(operation))):
-            steps.append(operation)
-            wanted |= {_memory(t) for t in _tensors((operation.args, operation.kwargs))}
-    steps.reverse()
-    return steps
-
-
 def _needed(
-    operations: Sequence[_Operation], loss: Tensor, outputs: Sequence[Tensor]
-) -> tuple[list[_Operation], list[Tensor]]:
+    operations: Sequence[Operation], loss: Tensor, outputs: Sequence[Tensor]
+) -> tuple[list[Operation], list[Tensor]]:
     """The operations that lead to the loss, and the tensors that they start from beside the outputs."""
-    steps = _leading_to(operations, loss)
+    steps = leading_to(operations, loss)
     known = {id(o) for o in outputs}
     leaves: dict[int, Tensor] = {}
     counted: set[int] = set()  # how long parts are that follow one another: nobody's rows
     for step in steps:
-        if any(id(t) not in known for t in _written(step)):
+        if any(id(t) not in known for t in written(step)):
             raise CannotReplay("it writes into a tensor that was there before")
         if "ctc_loss" in str(step.function):
-            counted |= {id(t) for t in _tensors(step.args[1:])}
-        leaves |= {id(t): t for t in _tensors((step.args, step.kwargs)) if id(t) not in known}
+            counted |= {id(t) for t in tensors_of(step.args[1:])}
+        leaves |= {id(t): t for t in step.given() if id(t) not in known}
         known |= {id(t) for t in step.results}
     return steps, [t for t in leaves.values() if id(t) not in counted]
-
-
-def _written(operation: _Operation) -> list[Tensor]:
-    """The tensors that an operation changes in place."""
-    schema = operation.function._schema
-    if not schema.is_mutable:
-        return []
-    values = [*operation.args, *([None] * len(schema.arguments))][: len(schema.arguments)]
-    changed = []
-    for argument, value in zip(schema.arguments, values, strict=True):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            changed += _tensors(operation.kwargs.get(argument.name, value))
-    return changed
 
 
 class _Form:
@@ -337,7 +213,7 @@ def _close(one: Tensor | None, other: Tensor | None, whole: Tensor | None = None
 
 
 @contextmanager
-def _generators_kept(steps: Sequence[_Operation]) -> Iterator[None]:
+def _generators_kept(steps: Sequence[Operation]) -> Iterator[None]:
     """Whatever is drawn inside, generators are as they were afterwards."""
     kept = {step.generator: step.generator.get_state() for step in steps if step.generator is not None}
     try:
@@ -345,14 +221,3 @@ def _generators_kept(steps: Sequence[_Operation]) -> Iterator[None]:
     finally:
         for generator, state in kept.items():
             generator.set_state(state)
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    return [t for t in tree_flatten(value)[0] if isinstance(t, Tensor)]
-
-
-def _memory(t: Tensor) -> int:
-    try:
-        return t.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError):  # of a kind without memory of its own
-        return id(t)

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Sampler
+from opacus.data_loader import DPDataLoader
+from torch.utils.data import DataLoader, Sampler
 
 from plrvo.noise import Keystream
 from plrvo.training.draws import Draws
+from plrvo.training.passes import Passes
 from plrvo.training.structure import map_leaves
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
 
-class PoissonSampler(Sampler[list[int]]):
-    """`steps` batches of indices into a data set of `size` examples.
+class PoissonSampler(Passes, Sampler[list[int]]):
+    """`steps` batches of indices into a data set of `size` examples; any number of them if `steps` is None.
 
     With several processes every process draws the same batch from the same generator state and keeps its share of
     it, so that together they take exactly the batch that one process would take. Opacus's distributed sampler skips
@@ -35,14 +37,14 @@ class PoissonSampler(Sampler[list[int]]):
         *,
         size: int,
         sample_rate: float,
-        steps: int,
+        steps: int | None,
         generator: torch.Generator | Keystream,
         rank: int = 0,
         processes: int = 1,
         lengths: torch.Tensor | None = None,
         draws: Draws | None = None,
     ) -> None:
-        positive_integer(size=size, steps=steps, processes=processes)
+        positive_integer(size=size, steps=1 if steps is None else steps, processes=processes)
         rate(sample_rate=sample_rate)
         if not 0 <= rank < processes:
             raise InvalidArgument("rank", rank, f"a number from 0 to {processes - 1}")
@@ -52,7 +54,7 @@ class PoissonSampler(Sampler[list[int]]):
         if lengths is not None and len(lengths) != size:
             raise InvalidArgument("lengths", len(lengths), f"{size}, one for each example")
         self.lengths = lengths
-        self.remaining = steps
+        self.remaining: int | None = steps
         self.draws = draws or Draws()
         self._is_sealed = True
 
@@ -68,20 +70,18 @@ class PoissonSampler(Sampler[list[int]]):
             raise InvalidArgument(name, value, "no change after make_private: the plan's account rests on it")
         super().__setattr__(name, value)
 
-    def __len__(self) -> int:
-        return self.remaining + self.draws.waiting
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return self.draws.through(self.new())
-
     def new(self) -> Iterator[list[int]]:
-        """Batches, drawn one by one."""
-        while self.remaining > 0:
+        while self.remaining is None or self.remaining > 0:
             batch = self._next()
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
-            self.remaining -= 1
+            self.forfeit(1)
             yield batch[self.rank :: self.processes].tolist()
+
+    def forfeit(self, steps: int) -> None:
+        """Have so many steps less to draw batches for."""
+        if self.remaining is not None:
+            self.remaining -= steps
 
     def _next(self) -> torch.Tensor:
         return self._joins(self.size).nonzero().flatten()
@@ -104,8 +104,13 @@ class CyclicSampler(PoissonSampler):
         positive_integer(groups=groups)
         self.groups, self.steps = groups, steps
 
+    @property
+    def given(self) -> int:
+        """How many batches were drawn so far."""
+        return self.steps - (self.remaining or 0)
+
     def _next(self) -> torch.Tensor:
-        turn = torch.arange((self.steps - self.remaining) % self.groups, self.size, self.groups)
+        turn = torch.arange(self.given % self.groups, self.size, self.groups)
         return turn[self._joins(len(turn))]
 
 
@@ -143,6 +148,21 @@ def no_examples(batch: Any, dimension: int) -> Any:
 def _are_texts(value: Any) -> bool:
     """Whether it has a text for each example, such as a file name."""
     return type(value) in (list, tuple) and len(value) > 0 and all(isinstance(text, (str, bytes)) for text in value)
+
+
+def size_of(loader: DataLoader[Any]) -> int:
+    """The number of examples."""
+    if isinstance(loader, DPDataLoader):
+        raise InvalidArgument(
+            "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
+        )
+    try:
+        size = len(loader.dataset)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgument("data_loader", type(loader.dataset).__name__, "a data set that has a length") from None
+    if size == 0:
+        raise InvalidArgument("data_loader", "no examples", "a data set with examples")
+    return size
 
 
 def lengths_of(dataset: Any, size: int) -> torch.Tensor | None:

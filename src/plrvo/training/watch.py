@@ -10,34 +10,28 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, without_rows
+from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.factors import Factors
-from plrvo.training.layout import Layout, layout_of
+from plrvo.training.kept import switches
+from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, Tried, probe
-from plrvo.training.replay import CannotReplay, Recording, Replay, forget_recordings, form
+from plrvo.training.recording import Output, Recording, forget_recordings, form
+from plrvo.training.replay import CannotReplay, Replay
 from plrvo.training.structure import tensors_in
+from plrvo.training.unchanged import Unchanged
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
-_AGAIN = 64  # one in so many later batches is tried again, at random
-
-
-class _Output(NamedTuple):
-    """What the module gave: a tensor, its node and version as it came out, and where its rows are."""
-
-    tensor: Tensor
-    node: Any
-    version: int
-    place: int  # among all tensors of its pass
-    layout: Layout | None
-    learns_before: bool  # whether something in front of the module gets a gradient through it
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_AGAIN = 64  # one in so many later losses is tried again, at random
+_MODULE_AGAIN = 256  # and modules, which takes as long as some steps
 
 
 class Watch:
@@ -67,8 +61,9 @@ class Watch:
         self._recording: Recording | None = None
         self._turn = 0  # backward passes of this step
         self._found = Tried()
+        self._unchanged, self._seen_inputs = Unchanged(module), Inputs()
         self._inputs: set[int] = set()
-        self._outputs: list[_Output] = []
+        self._outputs: list[Output] = []
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
         self.rows = 0
         self.seen_loss = self.is_trying = False
@@ -135,6 +130,8 @@ class Watch:
                 "the parameters that were trainable in make_private; unfreeze before it, with a plan of that dimension",
             )
         self.rows = rows_of(args, kwargs, self._dimension)
+        if self._recording is not None and self._turn == 0:
+            self._recording.begin_pass(self._outputs)
         if not self._outputs:
             self._inputs = set()
         inputs = tensors_in((args, kwargs))
@@ -145,21 +142,25 @@ class Watch:
         call = Call(args, kwargs, self.rows, self._dimension)
         if self.rows == 0:  # one made-up example goes through, and nothing of it comes out: many layers fail on none
             made_up = call.one_made_up()
+            self._unchanged.begin(None, self._set_trying)
             return made_up.args, dict(made_up.kwargs)
         form = _form_of(module)
         # Not again between two passes of one step, where the wrapper holds what the first has left.
-        if form not in self._tried or (not self._outputs and secrets.randbelow(_AGAIN) == 0):
-            self._try(module, call)
+        again = form in self._tried
+        if not again or (not self._outputs and secrets.randbelow(_MODULE_AGAIN) == 0):
+            self._try(module, call, again)
             if self.rows > 1 and self._found.learns:
                 self._tried.add(form)
         if not self._outputs:
             self._padding.check(module, call)
+        self._unchanged.begin(call, self._set_trying)
+        self._seen_inputs.note(call)
         return None
 
-    def _try(self, module: nn.Module, call: Call) -> None:
+    def _try(self, module: nn.Module, call: Call, again: bool) -> None:
         self._set_trying(True)
         try:
-            self._found = probe(module, call, self._per_example, self._reduction)
+            self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs, again=again)
         finally:
             self._set_trying(False)
 
@@ -171,6 +172,7 @@ class Watch:
             if self._recording is not None and not self.is_trying:
                 self._recording.resume()
             return None
+        self._unchanged.end()
         if self.rows == 0:
             output = without_rows(output, self._dimension)
         if self._recording is not None and self._recording.is_forgotten:
@@ -178,12 +180,13 @@ class Watch:
             self._recording, self._outputs = None, []
         if self._recording is None and not self._outputs:
             self._recording = Recording()
+        turn = 0 if self._recording is None else self._recording.turn
         for place, t in enumerate(tensors_in(output)):
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
-                self._outputs.append(_Output(t, t.grad_fn, t._version, place, layout, self._learns_before))
+                self._outputs.append(Output(t, t.grad_fn, t._version, place, layout, self._learns_before, turn))
         if self._recording is not None:
-            self._recording.resume(of=[t for t, *_ in self._outputs])
+            self._recording.resume(of=[o.tensor for o in self._outputs])
         return output if self.rows == 0 else None
 
     def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
@@ -212,18 +215,22 @@ class Watch:
             self._check_terms(loss, outputs)
         self._turn += 1
         self.in_backward = True
+        self._unchanged.begin_backward()
         return self._leave_backward
 
     def _leave_backward(self) -> None:
         self.in_backward = False
         self._go_on_recording()
+        self.seen_loss = False  # no step follows what is refused here
+        self._unchanged.end_backward()
+        self.seen_loss = True
 
     def _go_on_recording(self) -> None:
         # Not inside of a backward pass, from which checkpointed layers start passes of their own.
         if self._recording is not None and self._outputs and not self.is_trying and not self.in_backward:
             self._recording.resume()  # another loss of the same outputs may follow
 
-    def _check_outputs(self, outputs: list[_Output]) -> None:
+    def _check_outputs(self, outputs: list[Output]) -> None:
         """Refuse outputs that a loss is made of, and that are neither rows of examples nor sums over them."""
         for o in outputs:
             if o.tensor.ndim and o.layout is None:
@@ -238,10 +245,10 @@ class Watch:
                     "example: reduction='none', the mean within each example, then over examples"
                 )
 
-    def _check_terms(self, loss: Tensor, outputs: list[_Output]) -> None:
+    def _check_terms(self, loss: Tensor, outputs: list[Output]) -> None:
         """Carry the loss out again: at the first occurrences of its form, and then now and then."""
         recording = self._recording or Recording()
-        its_form = form(recording, loss)
+        its_form = form(recording, loss, [o.tensor for o in outputs])
         tried = self._forms.get(its_form, 0)
         if tried >= _TRIED and secrets.randbelow(_AGAIN):
             return
@@ -262,7 +269,7 @@ class Watch:
             )
         self._forms[its_form] = tried + (crosses is not None)
 
-    def _looks_at_others(self, recording: Recording, loss: Tensor, outputs: list[_Output]) -> bool | None:
+    def _looks_at_others(self, recording: Recording, loss: Tensor, outputs: list[Output]) -> bool | None:
         laid_out = [(o.tensor, o.layout) for o in outputs]
         try:
             return self._replay.looks_at_others(recording, loss, laid_out, self.rows)
@@ -304,10 +311,10 @@ def refuse_private(module: nn.Module) -> None:
 
 
 def _form_of(module: nn.Module) -> int:
-    """A number that changes when a layer is replaced, patched, hooked or switched between train() and eval()."""
+    """A number that changes when a layer is replaced, patched, hooked or switched, by train() or by an attribute."""
     return hash(
         tuple(
-            (id(m), m.training, len(m._forward_hooks), len(m._forward_pre_hooks), "forward" in vars(m))
+            (id(m), m.training, "forward" in vars(m), switches(m), *(len(getattr(m, hooks)) for hooks in _HOOKS))
             for m in module.modules()
         )
     )

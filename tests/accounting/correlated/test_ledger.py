@@ -119,7 +119,8 @@ def test_once_through_the_data_with_fresh_noise_costs_one_release():
         ours = ledger(noise, Correlation(Banded(), Participation(24))).certified(DELTA).value
         assert ours == pytest.approx(plrvo.Ledger().plus(noise, Workload(1.0, 1, 1.0, 1000)).certified(DELTA).value)
         thrice = ledger(noise, Correlation(Banded(), Participation(8, 3))).certified(DELTA).value
-        assert thrice == pytest.approx(plrvo.Ledger().plus(noise, Workload(1.0, 3, 1.0, 1000)).certified(DELTA).value)
+        steps = plrvo.Ledger().plus(noise, Workload(1.0, 3, 1.0, 1000))
+        assert steps.certified(DELTA).value <= thrice * (1 + 1e-9) <= steps.quick(DELTA).value * (1 + 2e-9)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gamma"])

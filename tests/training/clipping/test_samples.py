@@ -178,6 +178,7 @@ def test_rows_of_a_packed_sequence_are_examples() -> None:
         expected = torch.autograd.grad(squares(module(x[i : i + 1])).sum(), list(module.parameters()))
         for p, e in zip(wrapped.parameters(), expected, strict=True):
             assert torch.allclose(found[p][i], e, rtol=1e-4, atol=1e-6)
+    assert not any(hasattr(layer, "max_batch_len") for layer in wrapped.modules())  # which is private
     wrapped.cleanup()
 
 

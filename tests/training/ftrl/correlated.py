@@ -68,6 +68,7 @@ def correlated(
         grad_sample_mode=mode,
         noise_generator=seeded(seed),
         sample_generator=seeded(seed + 1000),
+        steps_per_epoch=steps,  # one pass is the run
     )
     model, optimizer, *criterion, private_loader = prepared
     return engine, model, optimizer, criterion[0] if criterion else nn.CrossEntropyLoss(), private_loader

@@ -216,7 +216,7 @@ def test_a_schedule_that_breaks_the_plan_stops_before_the_step(name):
     batches = SCHEDULES[name]
     participation = FIVE_TWICE if name == "too often" else Participation(5, 3)
     engine, model, optimizer, loss, loader = correlated(Tree(), participation=participation, batch_sampler=batches)
-    engine.sampler.steps = 100  # a loader that does not know where to end
+    engine.sampler.steps = engine.sampler.epoch = 100  # a loader that does not know where to end
     before = []
 
     def step_and_remember(x, y):

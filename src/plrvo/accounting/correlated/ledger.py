@@ -20,21 +20,22 @@ the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dime
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from plrvo import validate
 from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.by_loss import Entry
 from plrvo.accounting.certified import (
     PURE_MARGIN,
     TAIL_SHARES,
     Certificate,
-    Entry,
     certified_epsilon,
     checked,
+    quick_epsilon,
     rdp_certificate,
 )
 from plrvo.accounting.correlated.correlation import Correlation
@@ -68,6 +69,7 @@ class CorrelatedLedger(AnyLedger):
     work: Workload
     correlation: Correlation
     taken: int
+    layered: bool = field(default=False, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         if self.work.sample_rate != 1:
@@ -110,21 +112,27 @@ class CorrelatedLedger(AnyLedger):
         return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
 
     def certified(self, delta: float) -> Certificate:
-        return self._certified(delta, tight=False)
+        """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise.
 
-    def tight(self, delta: float) -> Certificate:
-        """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise."""
-        return self._certified(delta, tight=True)
+        Those are where a visit enters one row: what it shifts was chosen before the noise of that row was seen.
+        """
 
-    def _certified(self, delta: float, tight: bool) -> Certificate:
+        def smallest(entries: Sequence[Entry], delta: float) -> Certificate:
+            fresh = all(release.dimension == self.work.dimension for _, release in entries)
+            return certified_epsilon(entries, delta, fresh=fresh)
+
+        return self._bound(smallest, delta)
+
+    def quick(self, delta: float) -> Certificate:
+        return self._bound(quick_epsilon, delta)
+
+    def _bound(self, by: Callable[[Sequence[Entry], float], Certificate], delta: float) -> Certificate:
         validate.probability(delta=delta)
         if not self.taken:
             return Certificate(0.0, None, "pure")
         release = self.release()
         with np.errstate(over="ignore"):  # to infinity, which is the right answer
-            if self.noise.shared:
-                return self._shared(release, delta)
-            return certified_epsilon([(self.noise, release)], delta, tight=tight, fresh=False)
+            return self._shared(release, delta) if self.noise.shared else by([(self.noise, release)], delta)
 
     def published(self, delta: float) -> float | None:
         found = published_epsilon([(self.noise, self.release())], delta)
@@ -150,7 +158,7 @@ class CorrelatedLedger(AnyLedger):
         noise, work = noise_from_dict(item["noise"]), Workload(**item["workload"])
         return CorrelatedLedger(noise, work, Correlation.from_dict(item["correlation"]), item["taken"])
 
-    def lower(self, delta: float) -> float:
+    def attacked(self, delta: float) -> float:
         if isinstance(self.correlation.participation, CyclicPoisson):
             return self._lower_cyclic(self.correlation.participation, delta)
         sums = self.correlation.row_sums(self.work.steps, self.taken)
@@ -195,14 +203,16 @@ class CorrelatedLedger(AnyLedger):
         return checked(min(candidates, key=lambda candidate: candidate.value))
 
 
-def ledger_of(noise: Noise, work: Workload, correlation: Correlation | None, taken: int) -> AnyLedger:
+def ledger_of(
+    noise: Noise, work: Workload, correlation: Correlation | None, taken: int, *, layered: bool = False
+) -> AnyLedger:
     """The first `taken` steps of a workload, correlated or not."""
     if correlation is not None:
-        return CorrelatedLedger(noise, work, correlation, taken)
-    return Ledger().plus(noise, replace(work, steps=taken)) if taken else Ledger()
+        return CorrelatedLedger(noise, work, correlation, taken, layered=layered)
+    return Ledger(((noise, replace(work, steps=taken)),) if taken else (), layered=layered)
 
 
-def read_ledger(items: Sequence[Mapping[str, Any]]) -> AnyLedger:
+def read_ledger(items: Sequence[Mapping[str, Any]], *, layered: bool = False) -> AnyLedger:
     """The ledger that `to_list` described, of either kind."""
     correlated = len(items) == 1 and "correlation" in items[0]
-    return CorrelatedLedger.from_list(items) if correlated else Ledger.from_list(items)
+    return replace(CorrelatedLedger.from_list(items) if correlated else Ledger.from_list(items), layered=layered)

@@ -15,7 +15,8 @@ form. Either way a weight gradient is computed once, as without privacy. The ide
 - `contributions`: the forms that a parameter's per-example gradients take, their norms and weighted sums;
 - `layers`: which contributions each kind of layer makes;
 - `module`: the wrapper that records them during the backward pass;
-- `samples`: the other wrapper, Opacus's per-example gradients, for layers without a rule;
+- `samples`: the other wrappers, per-example gradients for layers without a rule, and of a module as a whole;
+- `mode`: which of the wrappers a module is given;
 - `optimizer`: clips and sums either.
 """
 

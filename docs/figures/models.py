@@ -1,0 +1,67 @@
+"""Writes docs/models.md from results/models.json.
+
+`python -m docs.figures.models` writes the page; with `--measure` everything in it is measured anew first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[1] / "models.md"
+RESULTS = Path(__file__).parents[2] / "results" / "models.json"
+HEAD = """# Which models
+
+Every row was measured: a batch of five examples in the engine, with the mode that `grad_sample_mode="auto"` comes to,
+beside a loop over single examples by autograd. The difference of the two clipped sums is in clips, rounded up; about
+1e-5 for each example is the margin that norms are rounded up by. `tests/training/test_models.py` measures them again.
+
+| way | what it is |
+|---|---|
+| fast | one backward pass, by book-keeping |
+| fallback | per-example gradients, by a rule of Opacus's or by torch.func, for the layers that need it |
+| functorch | refused in mode "auto" at the first batch; right with `grad_sample_mode="functorch"` |
+| refused | before the first step, in a line that names the fix |
+
+`grad_sample_mode="functorch"` computes the whole model once more for each example: all at once by torch.func, or in a
+loop where that does not get through. `PrivateTrainer` chooses it by itself.
+
+What is not in the list is tried out on its first batch: examples apart, gradients as by autograd; else it is refused.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD]
+    for title, rows in json.loads(RESULTS.read_text(encoding="utf-8")).items():
+        lines += [f"## {title}", "", "| | way | difference |", "|---|---|---|"]
+        lines += [f"| {row['name']} | {row['way']} | {bound(row['difference'])} |" for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def bound(difference: float | None) -> str:
+    """A power of ten that it does not exceed."""
+    return "" if difference is None else f"1e{math.ceil(math.log10(max(difference, 1e-9)))}"
+
+
+def measure() -> dict[str, list[dict[str, Any]]]:
+    """Every case of the catalogue."""
+    from tests.training.models import LAYERS, architectures, measured
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for title, cases in (("Layers", LAYERS), ("Architectures", architectures())):
+        found[title] = []
+        for case in cases:
+            row = measured(case)
+            found[title].append({"name": case.name, "way": row.way, "difference": row.difference})
+    return found
+
+
+if __name__ == "__main__":
+    if "--measure" in sys.argv:
+        RESULTS.write_text(json.dumps(measure(), indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,64 @@
+"""Which way of forming clipped sums a module is given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from plrvo.accounting import Clipping
+from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
+from plrvo.training.clipping.samples import SamplesModule, WholeModule
+from plrvo.validate import InvalidArgument
+
+MODES = ("auto", "bookkeeping", "hooks", "ghost", "functorch")
+
+
+def check_mode(mode: str) -> None:
+    """Refuse a mode that is none here."""
+    if mode not in MODES:
+        raise InvalidArgument("grad_sample_mode", mode, "one of " + ", ".join(MODES))
+
+
+def wrapper_of(mode: str) -> type[BookkeepingModule]:
+    """The wrapper of a mode that was chosen."""
+    return {"bookkeeping": BookkeepingModule, "functorch": WholeModule}.get(mode, SamplesModule)
+
+
+def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
+    """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
+    if mode in ("hooks", "functorch"):
+        return mode
+    unsupported = unsupported_layers(module)
+    reason = (
+        f"no rule for {', '.join(unsupported[:3])}{' and others' if len(unsupported) > 3 else ''}"
+        if unsupported
+        else "l1 norms need the gradients themselves"
+        if clipping is Clipping.l1
+        else "the example is not the first dimension"
+        if not batch_first
+        else None
+    )
+    if reason is None:
+        return "bookkeeping"
+    if mode != "auto":
+        raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
+    warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
+    return "hooks"
+
+
+def fitting_mode(module: nn.Module, clipping: Clipping, loss_of: Callable[[nn.Module], Any]) -> str:
+    """What "auto" comes to, tried on a loss of a few examples: "functorch" for a module whose layers mix their rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # which say the mode's reason, and come again when it is chosen
+        mode = chosen_mode("auto", module, clipping, batch_first=True)
+        wrapper = wrapper_of(mode)(module)
+        try:
+            loss_of(wrapper).backward()
+        except (InvalidArgument, RuntimeError):  # a layer that was asked for rows of its own may fail in its own way
+            return "functorch"
+        finally:
+            wrapper.cleanup()
+    return "auto"

@@ -1,0 +1,66 @@
+"""The loader that `make_private` returns: batches that the engine draws, collated as the caller's loader does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from plrvo.noise import Keystream
+from plrvo.training.draws import Draws, WorkersLoader
+from plrvo.training.ftrl.order import OrderedBatches
+from plrvo.training.mechanism import Mechanism
+from plrvo.training.randomness import same_in_all_processes
+from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples, size_of
+
+AnySampler = PoissonSampler | OrderedBatches
+
+
+def poisson_sampler(
+    mechanism: Mechanism,
+    loader: DataLoader[Any],
+    generator: torch.Generator | Keystream,
+    distributed: bool,
+    draws: Draws,
+) -> PoissonSampler:
+    """Coins for every example of the loader's data set, at the mechanism's rate."""
+    size = size_of(loader)
+    return PoissonSampler(
+        size=size,
+        sample_rate=mechanism.step.sample_rate,
+        steps=mechanism.steps,
+        generator=same_in_all_processes(generator) if distributed else generator,
+        rank=torch.distributed.get_rank() if distributed else 0,
+        processes=torch.distributed.get_world_size() if distributed else 1,
+        lengths=lengths_of(loader.dataset, size),
+        draws=draws,
+    )
+
+
+def private_loader(loader: DataLoader[Any], sampler: AnySampler, batch_first: bool) -> DataLoader[Any]:
+    """The caller's loader with another sampler, which has an answer for a batch of no examples."""
+    # Collated once here, so that an empty batch has the form of a full one from the first step on.
+    fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
+    one = loader.collate_fn(fetch([0]))
+    collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
+    if not loader.num_workers:
+        return DataLoader(
+            loader.dataset,
+            batch_sampler=sampler,
+            collate_fn=collate,
+            pin_memory=loader.pin_memory,
+            # A loader draws a seed for its workers; where it has none, not from the stream that dropout draws
+            # from: a resumed run starts its loader once more, and must repeat its steps all the same.
+            generator=torch.Generator(),
+        )
+    return WorkersLoader(
+        loader.dataset,
+        batch_sampler=sampler,
+        collate_fn=collate,
+        num_workers=loader.num_workers,
+        generator=loader.generator,
+        pin_memory=loader.pin_memory,
+        worker_init_fn=loader.worker_init_fn,
+        persistent_workers=loader.persistent_workers,
+    )

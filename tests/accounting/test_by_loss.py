@@ -1,0 +1,56 @@
+"""Certificates by losses, attacked: no gradient reaches more than is certified, and one that is too small is caught."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from checks.attacks import SHAPES, TOLERANCE, Setting, attacked, certified, outcome, settings
+
+from plrvo.accounting import Ledger, Workload
+from plrvo.accounting.gaussian_curve import gaussian_delta
+from plrvo.noise import GammaPLRV, Laplace, Noise
+
+CNN = Setting(math.inf, 1.2, 0.01, 300, 10**6, 1e-5, "equal", 0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dimension", [1, 16, 10**6])
+def test_no_gradient_reaches_more_than_is_certified(shape: str, dimension: int) -> None:
+    setting = replace(CNN, shape=shape, dimension=dimension)
+    assert attacked(setting, certified(setting)) <= setting.delta * (1 + TOLERANCE)
+    many = replace(setting, clip=0.5, steps=3000)
+    assert attacked(many, certified(many)) <= many.delta * (1 + TOLERANCE)
+
+
+@pytest.mark.slow
+def test_no_gradient_reaches_more_at_length() -> None:
+    for setting in settings(2000):
+        assert outcome(setting)["share"] <= 1 + TOLERANCE, setting
+
+
+@pytest.mark.parametrize(("clip", "steps"), [(1.2, 300), (0.5, 3000)])
+def test_a_certificate_that_is_a_little_too_small_is_caught(clip: float, steps: int) -> None:
+    setting = replace(CNN, clip=clip, steps=steps)
+    assert attacked(setting, 0.95 * certified(setting)) > setting.delta * (1 + TOLERANCE)
+
+
+def test_attacks_on_many_small_shifts_become_the_gaussian_curve() -> None:
+    """A second derivation of the attack itself: without sampling, a million coordinates are one Gaussian release."""
+    setting = Setting(math.inf, 1.0, 1.0, 4, 10**6, 1e-5, "equal", 0)
+    assert attacked(setting, 5.0) == pytest.approx(gaussian_delta(2.0, 5.0), rel=2e-3, abs=0.0)
+
+
+def test_one_laplace_coordinate_is_attacked_exactly() -> None:
+    """delta = 1 - e^((epsilon - s)/2)."""
+    setting = Setting(math.inf, 2.0, 1.0, 1, 1, 1e-5, "one", 0)
+    assert attacked(setting, 1.0) == pytest.approx(1 - math.exp(-0.5), rel=1e-3, abs=0.0)
+
+
+@pytest.mark.parametrize(("clip", "rate", "steps"), [(1.2, 0.01, 300), (0.5, 0.01, 5000), (0.1, 1.0, 50)])
+@pytest.mark.parametrize("noise", [GammaPLRV(1e12, 1e-12)], ids=repr)
+def test_narrow_seeds_are_certified_as_laplace_noise(noise: Noise, clip: float, rate: float, steps: int) -> None:
+    work = Workload(rate, steps, clip, 10**6)
+    limit = Ledger().plus(Laplace(1.0), work).certified(1e-5)
+    found = Ledger().plus(noise, work).certified(1e-5)
+    assert found.method == limit.method != "rdp"
+    assert found.value == pytest.approx(limit.value, rel=2e-3, abs=0.0)  # tables and gifts go in steps
