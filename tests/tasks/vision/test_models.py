@@ -67,6 +67,7 @@ def images(shape: tuple[int, int, int], count: int) -> torch.Tensor:
     [
         ("cnn", GREY, 10, 26_010),
         ("cnn-tanh", GREY, 10, 26_010),
+        ("cnn-norm", DIGITS, 10, 2_730),
         ("cnn", DIGITS, 10, 9_258),
         ("logistic", GREY, 10, 7_850),
         ("logistic", GREY, 2, 1_570),
@@ -139,7 +140,7 @@ def test_an_unknown_model_lists_the_known_ones(name):
         InvalidArgument, match="cnn, cnn-tanh, cnn-norm, logistic, resnet18, vit, efficientnet-lite0-head"
     ):
         build(name, GREY)
-    assert len(NAMES) == 6
+    assert len(NAMES) == 7
 
 
 @pytest.mark.parametrize(
