@@ -22,6 +22,7 @@ from torch import nn
 from plrvo.accounting import Plan
 from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.noise import Keystream
+from plrvo.records.compared import differing
 from plrvo.training import checkpoint_checks as checks
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.sampler import PoissonSampler
@@ -116,7 +117,14 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
 
 
 def _is_of(plan: Plan, recorded: Any) -> bool:
-    return isinstance(recorded, dict) and recorded in (plan.to_dict(), plan.to_dict(form=1))
+    """The same plan; another version may have certified more, and knows other attacks."""
+    if not isinstance(recorded, dict):
+        return False
+    for written in (plan.to_dict(), plan.to_dict(form=1)):
+        rest = written.keys() - {"epsilon_certified", "epsilon_lower"}
+        if recorded.keys() == written.keys() and all(recorded[name] == written[name] for name in rest):
+            return not any(differing("plan", recorded, written, older=True))
+    return False
 
 
 def _stream_state(generator: torch.Generator | Keystream) -> torch.Tensor:
