@@ -164,11 +164,11 @@ def before_backward(check: Check) -> Callable[[], None]:
     `torch.autograd.backward`, through which every `loss.backward()` goes, is replaced while a check is registered.
     """
     global _torch_backward
+    reference = weakref.WeakMethod(check, _forget)
+    _checks.append(reference)  # first: an older one that is collected meanwhile does not put torch's own back
     if _torch_backward is None:
         _torch_backward = torch.autograd.backward
         torch.autograd.backward = _checked_backward
-    reference = weakref.WeakMethod(check, _forget)
-    _checks.append(reference)
     return lambda: _forget(reference)
 
 
