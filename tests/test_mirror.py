@@ -71,7 +71,7 @@ TOGETHER = [
     ),
     (
         "paper/test_studies.py",
-        "paper: correlated study_correlated study_e2e study_sst2 tiny",
+        "paper: correlated study_correlated study_e2e study_sst2 study_tight tiny",
         "studies: each runs, and goes on where it stopped",
     ),
     (
