@@ -5,7 +5,7 @@
     accountant.compose(dp_accounting.GaussianDpEvent(noise_multiplier=4.0))
     accountant.get_epsilon(1e-5)
 
-The moments are those of `certified`; between integer orders alpha = lambda + 1 they are interpolated, which is valid
+The moments are those of `Ledger.quick`; between integer orders alpha = lambda + 1 they are interpolated, which is valid
 since A(lambda) is convex. A shared scale needs a share of delta for its tail, which this accountant cannot
 give: such noises are refused.
 """
