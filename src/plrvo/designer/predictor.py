@@ -66,7 +66,10 @@ def configurations(
     accountant: str = "certified",
     ranges: Ranges | None = None,
 ) -> list[Configuration]:
-    """Random settings, each with the theta that the solver's search on the boundary of c2 gives it."""
+    """Random settings, each with the theta that the solver's search on the boundary of c2 gives it.
+
+    By the estimate that it runs on: a guess is made of it, and thousands of certificates would take hours.
+    """
     positive_integer(count=count)
     named, ranges, found, theta_clip = read_accountant(accountant), ranges or Ranges(), list[Configuration](), 1.0
     while len(found) < count:
@@ -74,7 +77,7 @@ def configurations(
         work = Workload(setting["sample_rate"], setting["steps"], setting["clip"], dimension)
         privacy = Privacy(Problem(work, work.clip, setting["epsilon"], delta, named))
         hint = theta_clip / (setting["k"] * work.clip)
-        theta = privacy.largest_theta(privacy.exact, setting["k"], hint, 1e-4)
+        theta = privacy.largest_theta(privacy.estimate, setting["k"], hint, 1e-4)
         if theta == 0:  # out of reach of every width
             continue
         theta_clip = setting["k"] * work.clip * theta  # settings differ, but this varies least: a good first guess
@@ -171,4 +174,4 @@ class ThetaPredictor:
     def certified_noise(self, work: Workload, epsilon: float, k: float, delta: float) -> GammaPLRV:
         """The widest-theta noise of shape k whose *certified* epsilon meets the budget, searched from the guess."""
         privacy = Privacy(Problem(work, work.clip, epsilon, delta))
-        return GammaPLRV(k, privacy.largest_theta(privacy.exact, k, self.start(work, epsilon, k).theta, 1e-6))
+        return GammaPLRV(k, privacy.largest_theta(privacy.exact, k, self.start(work, epsilon, k).theta, 3e-4))
