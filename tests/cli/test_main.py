@@ -26,3 +26,9 @@ def test_an_error_of_arithmetic_that_escapes_is_one_line(error, monkeypatch, cap
 def test_the_extras_that_errors_name_exist():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(_EXTRAS) <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["audit"]], ids=["plrvo", "audit"])
+def test_no_command_shows_which_there_are(arguments, capsys):
+    assert main(arguments) == 2
+    assert "Commands:" in capsys.readouterr().err

@@ -76,7 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expected = spelled(error.expected, command)
         return _refuse(f"{option_name(error.argument, command)} {_shown(error.value)}: expected {expected}")
     except _UsageError as error:
-        return 2 if type(error).__name__ == "NoArgsIsHelpError" else _refuse(_usage_message(error))
+        if type(error).__name__ != "NoArgsIsHelpError":
+            return _refuse(_usage_message(error))
+        print(error.ctx.get_help(), file=sys.stderr)
+        return 2
     except ModuleNotFoundError as error:
         needed = str(error.name).partition(".")[0]
         command = _command(sys.argv[1:] if arguments is None else arguments)

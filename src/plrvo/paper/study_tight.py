@@ -58,7 +58,7 @@ def _rows(scale: Scale) -> Sequence[Row]:
             measure=partial(_measure, name, Workload(rate, steps, clip, DIMENSION)),
         )
         for name in (["laplace"] if smoke else NOISES)
-        for i, (clip, rate, steps) in enumerate(SETTINGS[-1:] if smoke else SETTINGS)
+        for i, (clip, rate, steps) in enumerate(SETTINGS[-2:] if smoke else SETTINGS)
     ]
 
 

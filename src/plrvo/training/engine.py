@@ -176,7 +176,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         size = size_of(data_loader)
         if self.plan is None:
             wanted = noise_multiplier, max_grad_norm, noise, clipping or Clipping.flat
-            mechanism = theirs.counted(data_loader, dimension, *wanted, self._exact, self._grid)
+            mechanism = theirs.counted(data_loader, module, dimension, *wanted, self._exact, self._grid)
             divisor, epoch = theirs.divisor_of(data_loader), len(data_loader)
         else:
             mechanism = Mechanism.of(self.plan)
@@ -262,7 +262,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         else:
             rate(sample_rate=sample_rate)
             steps = math.ceil(epochs / sample_rate)
-        clip = theirs.clip_of(max_grad_norm, clipping)
+        clip = theirs.clip_of(max_grad_norm, clipping, module)
         work = Workload(sample_rate=sample_rate, steps=max(1, steps), clip=clip, dimension=trained_parameters(module))
         plan = Plan.fitted(theirs.shape_of(noise, clip), work, target_delta, target_epsilon, clipping=clipping)
         self.plan = on_grid(plan, self._grid) if self._exact else plan

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import nn
 from torch.utils.data import DataLoader
 
 from plrvo.accounting import Clipping, Workload
@@ -62,6 +63,7 @@ def refuse_beside_a_plan(**arguments: Any) -> None:
 
 def counted(
     loader: DataLoader[Any],
+    module: nn.Module,
     dimension: int,
     noise_multiplier: float | None,
     max_grad_norm: float | Sequence[float] | None,
@@ -71,7 +73,7 @@ def counted(
     grid: float | None,
 ) -> Mechanism:
     """The mechanism that they describe, whose steps are counted."""
-    clip = clip_of(max_grad_norm, clipping)
+    clip = clip_of(max_grad_norm, clipping, module)
     wanted = noise_of(noise, noise_multiplier, clip)
     step = Workload(rate_of(loader), 1, clip, dimension)
     return Mechanism.counted(wanted, step, Clipping.named(clipping), exact, grid)
@@ -90,7 +92,7 @@ def divisor_of(loader: DataLoader[Any]) -> int:
     return max(1, int(len(loader.dataset) * rate_of(loader)))  # type: ignore[arg-type]
 
 
-def clip_of(max_grad_norm: float | Sequence[float] | None, clipping: str) -> float:
+def clip_of(max_grad_norm: float | Sequence[float] | None, clipping: str, module: nn.Module) -> float:
     """The norm that no example's gradient exceeds; clips by layer are those of equal shares."""
     if max_grad_norm is None:
         raise InvalidArgument("max_grad_norm", None, "the norm that each example's gradient is clipped to")
@@ -98,8 +100,11 @@ def clip_of(max_grad_norm: float | Sequence[float] | None, clipping: str) -> flo
         return max_grad_norm
     if clipping != "per_layer":
         raise InvalidArgument("max_grad_norm", max_grad_norm, 'one number; a list goes with clipping="per_layer"')
-    if not max_grad_norm:
-        raise InvalidArgument("max_grad_norm", max_grad_norm, "a clip for each parameter")
+    trained = sum(p.requires_grad for p in module.parameters())
+    if len(max_grad_norm) != trained:
+        raise InvalidArgument(
+            "max_grad_norm", list(max_grad_norm), f"{trained} clips, one for each trainable parameter; or one number"
+        )
     for clip in max_grad_norm:
         positive(max_grad_norm=clip)
     if max(max_grad_norm) > min(max_grad_norm) * (1 + _ALIKE):

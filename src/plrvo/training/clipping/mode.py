@@ -45,6 +45,8 @@ def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: b
         return "bookkeeping"
     if mode != "auto":
         raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
+    if clipping is Clipping.l1:
+        return "hooks"  # there is no other way
     warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)
     return "hooks"
 
