@@ -110,7 +110,7 @@ def test_an_optimizer_has_the_settings_and_only_what_is_trained(tmp_path, name):
 
 def test_what_would_fail_later_is_refused_before_anything_is_written(tmp_path):
     out = tmp_path / "run"
-    infinite = replace(PLAN, bracket=replace(PLAN.bracket, certified=float("inf")))
+    infinite = replace(PLAN, noise=plrvo.Gaussian(1e-200))
     for attempt, said in (
         (lambda: private(out, replace(PLAN, delta=1 / SIZE)), "delta"),
         (lambda: private(out, infinite), "noise"),
