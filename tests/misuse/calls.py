@@ -1,0 +1,55 @@
+"""B, continued. Modules that are called in another way, or that are switched, after some steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tests.misuse.sensitivity import TOKENS, WITHIN, B, tokens
+from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private
+from torch import Tensor, nn
+
+
+class Pooled(nn.Module):
+    """A layer without a rule, which is computed once more for each example, with weights of its tokens."""
+
+    class Pool(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(FEATURES))
+
+        def forward(self, x: Tensor, weights: Tensor) -> Tensor:
+            return (x * self.scale * weights[..., None]).sum(dim=1)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.pool, self.out = nn.Linear(FEATURES, FEATURES), self.Pool(), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor, weights: Tensor) -> Tensor:
+        return self.out(self.pool(self.first(x), weights))  # type: ignore[no-any-return]
+
+
+for _shape, _one in {"(1, T)": torch.ones(1, TOKENS), "(T)": torch.ones(TOKENS)}.items():
+
+    @B.row(
+        f"give a layer without a rule weights {_shape} for all examples in one step, and (B, T) in a later one",
+        "works: each example is computed with its own row, and moves the sum by one clip at most",
+        modes=("hooks", "exact"),
+    )
+    def rows_in_later_calls(mode: str, one: Tensor = _one) -> None:
+        x, y = (t[:20] for t in tokens().tensors)
+        weights = torch.ones(20, TOKENS)
+        weights[0] = -1000.0
+        found = []
+        for start in (0, 1):
+            torch.manual_seed(1)
+            run = Private(mode, Pooled(), examples=tokens())
+
+            def called(x: Tensor, given: Tensor, module: Any = run.module) -> Any:
+                return module(x, given)
+
+            run.released(x, y, forward=lambda x, called=called: called(x, one))
+            found.append(
+                run.released(x[start:], y[start:], forward=lambda x, called=called: called(x, weights[-len(x) :]))
+            )
+        assert float((found[0] - found[1]).norm()) / CLIP <= WITHIN
