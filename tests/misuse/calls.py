@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from tests.misuse.sensitivity import TOKENS, WITHIN, B, tokens
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private
 from torch import Tensor, nn
+
+from plrvo.validate import InvalidArgument
 
 
 class Pooled(nn.Module):
@@ -53,3 +56,50 @@ for _shape, _one in {"(1, T)": torch.ones(1, TOKENS), "(T)": torch.ones(TOKENS)}
                 run.released(x[start:], y[start:], forward=lambda x, called=called: called(x, weights[-len(x) :]))
             )
         assert float((found[0] - found[1]).norm()) / CLIP <= WITHIN
+
+
+OFF = 2  # steps in which examples are kept apart
+
+
+class Asked(nn.Module):
+    """Mixes examples when it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES)
+
+    def forward(
+        self, x: Tensor, task: str = "a", weights: Tensor | None = None, step: int = 0, setting: Any = None
+    ) -> Tensor:
+        h = torch.tanh(self.first(x))
+        if weights is not None:
+            h = h * (weights / weights.mean())[:, None]
+        if task == "b" or step > OFF or (setting or {}).get("hard"):
+            h = h - h.mean(dim=0)
+        return self.out(h)  # type: ignore[no-any-return]
+
+
+_ASKS: dict[str, Callable[[Any, Tensor, int], Any]] = {
+    "a text": lambda m, x, step: m(x, task="a" if step < OFF else "b"),
+    "a tensor that was not given before": lambda m, x, step: m(x) if step < OFF else m(x, weights=x[:, 0].exp()),
+    "the number of the step": lambda m, x, step: m(x, step=step + 1),
+    "that number as a tensor": lambda m, x, step: m(x, step=torch.tensor(step + 1)),
+    "a flag within a dict": lambda m, x, step: m(x, setting={"hard": step >= OFF}),
+    "a text in a second pass of a step": lambda m, x, step: m(x) if step < OFF else m(x) + m(x, "b"),
+}
+
+for _name, _ask in _ASKS.items():
+
+    @B.row(
+        f"have the forward mix examples after some steps, asked by {_name}",
+        "refused before that pass: a module that is called in a new form is tried again",
+        modes=("bookkeeping", "hooks"),
+        error=InvalidArgument,
+        match="mixes them",
+    )
+    def asked(mode: str, ask: Any = _ask) -> None:
+        run = Private(mode, Asked())
+        try:
+            run.train(forward=lambda x: ask(run.module, x, run.optimizer.steps_taken))
+        finally:
+            assert run.optimizer.steps_taken == OFF
