@@ -103,3 +103,58 @@ for _name, _ask in _ASKS.items():
             run.train(forward=lambda x: ask(run.module, x, run.optimizer.steps_taken))
         finally:
             assert run.optimizer.steps_taken == OFF
+
+
+def _centred(h: Tensor) -> Tensor:
+    return torch.tanh(h - h.mean(dim=0))
+
+
+class Switched(nn.Module):
+    """Mixes examples when an attribute says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.out = nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES)
+        self.task, self.kind, self.of, self.function = "a", 1, None, torch.tanh
+        self.middle.forward = lambda h: torch.tanh(h)  # type: ignore[method-assign]
+        self.hook = self.middle.register_forward_hook(lambda m, args, output: output / 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.function(self.middle(self.first(x)))
+        return self.out(h if (self.task, self.kind, self.of) == ("a", 1, None) else _centred(h))  # type: ignore[no-any-return]
+
+    def hook_again(self) -> None:
+        self.hook.remove()
+        self.hook = self.middle.register_forward_hook(lambda m, args, output: _centred(output))
+
+
+_SWITCHES: dict[str, Callable[[Any], Any]] = {
+    "a text": lambda m: setattr(m, "task", "b"),
+    "a number": lambda m: setattr(m, "kind", 2),
+    "None": lambda m: setattr(m, "of", "others"),
+    "a function": lambda m: setattr(m, "function", _centred),
+    "a forward that was patched before": lambda m: setattr(m.middle, "forward", lambda h: _centred(h)),
+    "a hook, one for another": lambda m: m.hook_again(),
+}
+
+for _name, _switch in _SWITCHES.items():
+
+    @B.row(
+        f"switch layers to mixing examples after some steps, by an attribute: {_name}",
+        "refused before the next pass: a module that was changed is tried again",
+        modes=("bookkeeping", "hooks"),
+        error=InvalidArgument,
+        match="mixes them|computed by example",
+    )
+    def switched(mode: str, switch: Any = _switch) -> None:
+        run = Private(mode, Switched())
+
+        def forward(x: Tensor) -> Any:
+            if run.optimizer.steps_taken == OFF:
+                switch(run.plain)
+            return run.module(x)
+
+        try:
+            run.train(forward=forward)
+        finally:
+            assert run.optimizer.steps_taken == OFF

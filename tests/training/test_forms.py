@@ -1,6 +1,7 @@
 """Calls of a module have another form where they may compute something else, and ordinary ones have few forms."""
 
 import enum
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,3 +121,50 @@ def test_a_new_form_in_a_second_pass_is_tried_and_the_first_pass_counts(wrapper:
             torch.testing.assert_close(found, e, rtol=1e-2, atol=1e-4)
         assert tried == [{}, {"hard": True}]
     wrapped.cleanup()
+
+
+def _made(scale: float) -> Any:
+    return lambda x: scale * x
+
+
+SWITCHES: dict[str, Callable[[Any, int], None]] = {
+    "text": lambda m, i: setattr(m, "task", "ab"[i]),
+    "none": lambda m, i: setattr(m, "mask", [None, "x"][i]),
+    "enum": lambda m, i: setattr(m, "kind", [Kind.ONE, Kind.TWO][i]),
+    "number": lambda m, i: setattr(m, "k", i + 1),
+    "buffer": lambda m, i: m.register_buffer("k", torch.tensor(i + 1)),
+    "function": lambda m, i: setattr(m, "act", [torch.relu, torch.tanh][i]),
+    "what a function refers to": lambda m, i: setattr(m, "act", _made(1.0 * i)),
+    "forward": lambda m, i: setattr(m, "forward", [lambda x: x, lambda x: x.sin()][i]),
+    "mode": lambda m, i: m.train(bool(i)),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_layers_that_were_switched_are_told_apart(name: str) -> None:
+    forms, found = Forms(), []
+    module = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+    for i in (0, 1, 0):
+        SWITCHES[name](module[1], i)
+        found.append(forms.of(module, Call((X,), {}, 6)))
+    assert found[0] != found[1]
+    assert found[0] == found[2]
+
+
+def test_a_layer_in_the_place_of_another_is_told_apart() -> None:
+    forms, module, found = Forms(), nn.Sequential(nn.Tanh()), set()
+    for _ in range(5):
+        module[0] = nn.Tanh()  # in the memory of one that is gone, perhaps
+        found.add(forms.of(module, Call((X,), {}, 6)))
+    assert len(found) == 5
+
+
+def test_counters_and_functions_that_are_made_anew_have_few_forms() -> None:
+    forms, module, found = Forms(), nn.Tanh(), set()
+    for i in range(1000):
+        module.steps, module.seen = i, i * 32  # type: ignore[assignment]
+        module.function = lambda x: x + 1  # type: ignore[assignment]
+        handle = module.register_forward_hook(lambda m, args, output: None)
+        found.add(forms.of(module, Call((X,), {}, 6)))
+        handle.remove()
+    assert len(found) <= 24
