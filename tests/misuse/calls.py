@@ -10,6 +10,7 @@ from tests.misuse.sensitivity import TOKENS, WITHIN, B, tokens
 from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private
 from torch import Tensor, nn
 
+from plrvo.training.probe import _FEW, ROWS
 from plrvo.validate import InvalidArgument
 
 
@@ -158,3 +159,26 @@ for _name, _switch in _SWITCHES.items():
             run.train(forward=forward)
         finally:
             assert run.optimizer.steps_taken == OFF
+
+
+class Compared(nn.Module):
+    """Scores by a table of classes that comes with the call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(FEATURES, 4)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        return self.first(x) @ table.t()  # type: ignore[no-any-return]
+
+
+@B.row(
+    "give every call a table, or a mask, that is as large as the rows on which a module is tried are many",
+    "works: what has no rows in the batch has none in a part of it",
+    modes=("bookkeeping", "hooks"),
+)
+def as_large_as_a_try(mode: str) -> None:
+    for size in (_FEW, ROWS):
+        run = Private(mode, Compared())
+        table = torch.linspace(-1, 1, size * 4).view(size, 4)
+        run.train(steps=2, forward=lambda x, run=run, table=table: run.module(x, table))
