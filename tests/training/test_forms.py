@@ -1,6 +1,7 @@
 """Calls of a module have another form where they may compute something else, and ordinary ones have few forms."""
 
 import enum
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -168,3 +169,10 @@ def test_counters_and_functions_that_are_made_anew_have_few_forms() -> None:
         found.add(forms.of(module, Call((X,), {}, 6)))
         handle.remove()
     assert len(found) <= 24
+
+
+def test_a_proxy_of_what_is_gone_is_not_looked_at() -> None:
+    module, gone = nn.Tanh(), Forms()
+    module.owner = weakref.proxy(gone)
+    del gone
+    Forms().of(module, Call((X,), {"owner": module.owner}, 6))

@@ -101,6 +101,8 @@ class _Look:
 
     def _of_attribute(self, value: Any, place: tuple[Hashable, ...], depth: int = 0) -> Hashable:
         """Tables and objects that a layer keeps are told by their type: they may change in every pass."""
+        if type(value) in weakref.ProxyTypes:  # every look at one that is dead is an error
+            return "a proxy"
         return self._of(value, place, 0) if isinstance(value, _SINGLE) else self._of_function(value, place, depth)
 
     def _of_function(self, value: Any, place: tuple[Hashable, ...], depth: int) -> Hashable:
@@ -126,6 +128,8 @@ class _Look:
         return type(value).__qualname__
 
     def _of(self, value: Any, place: tuple[Hashable, ...], depth: int) -> Hashable:
+        if type(value) in weakref.ProxyTypes:
+            return "a proxy"
         if isinstance(value, (Tensor, np.ndarray, np.generic)) and value.ndim == 0:
             value = None if isinstance(value, Tensor) and value.is_meta else value.item()
         if isinstance(value, Tensor):
