@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tests.misuse.calls
 import tests.misuse.kept
 import tests.misuse.later
 import tests.misuse.losses  # noqa: F401 - all add their rows to B

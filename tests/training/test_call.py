@@ -62,3 +62,10 @@ def test_what_is_shared_is_known_by_its_size_or_by_being_the_same_tensor():
     assert inputs.shared(call) == frozenset()
     inputs.note(Call((torch.ones(7, 2), prototypes), {}, 7))
     assert inputs.shared(Call((torch.ones(4, 2), torch.ones(4, 3)), {}, 4)) == {1}
+
+
+def test_what_has_no_rows_has_none_in_a_part_of_the_batch():
+    mask = torch.eye(3)
+    part = Call((torch.ones(6, 2), mask), {}, 6).picked([0, 2, 5])
+    assert part.copies(1).one_more().tensors()[1] is mask
+    assert [len(t) for t in part.one_more().tensors()] == [4, 3]

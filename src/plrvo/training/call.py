@@ -97,15 +97,18 @@ class Call:
         return tensors_in((self.args, dict(self.kwargs)))
 
     def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
-        numbers = iter(range(len(self.tensors())))
+        tensors = self.tensors()
+        numbers = iter(range(len(tensors)))
+        # With fewer rows, a mask or a table may be as large as they are: what has no rows now has none then.
+        shared = self.shared | {number for number, t in enumerate(tensors) if not self.has_rows(t)}
 
         def change_rows(t: Tensor) -> Tensor:
-            if next(numbers) in self.shared or not self.has_rows(t):
+            if next(numbers) in shared:
                 return t
             return change(t.detach()).requires_grad_(t.requires_grad)  # a leaf, as passes go back more than once
 
         args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
-        return Call(args, kwargs, rows, self.dimension, self.shared)
+        return Call(args, kwargs, rows, self.dimension, shared)
 
 
 class Inputs:

@@ -47,14 +47,6 @@ def own_attributes(m: nn.Module) -> dict[str, Any]:
     return {key: value for key, value in vars(m).items() if key not in _OF_TORCH}
 
 
-def switches(m: nn.Module) -> Hashable:
-    """Which flags of one layer are set, and which of its single numbers are zero: what may switch something on."""
-    flags = tuple(value for value in vars(m).values() if type(value) is bool)
-    numbers = tuple(value == 0 for value in vars(m).values() if type(value) in (int, float))
-    buffers = (b for b in m._buffers.values() if b is not None and b.numel() == 1 and not b.is_meta)
-    return flags, numbers, tuple(not bool(b) for b in buffers)
-
-
 class Digest:
     """Hashable values of what a module keeps, by name.
 

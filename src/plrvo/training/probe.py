@@ -82,7 +82,7 @@ def probe(
         if not shared:
             raise
         with suppress(Exception):
-            return _probe(module, replace(finite, shared=shared), per_example, reduction, again)
+            return _probe(module, replace(finite, shared=finite.shared | shared), per_example, reduction, again)
         raise
 
 

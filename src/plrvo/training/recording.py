@@ -74,7 +74,7 @@ class Output:
     tensor: Tensor
     node: Any
     version: int
-    place: int  # among all tensors of its pass
+    is_sum: bool  # as far as a try has shown, if it is one number
     layout: Layout | None
     learns_before: bool  # whether something in front of the module gets a gradient through it
     turn: int  # after how many passes

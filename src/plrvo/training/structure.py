@@ -12,7 +12,7 @@ from torch import Tensor
 
 def leaves(value: Any) -> Iterator[Any]:
     """Everything in a structure that is no container, in order."""
-    inside = _inside(value)
+    inside = inside_of(value)
     if inside is None:
         yield value
     else:
@@ -22,7 +22,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 def map_leaves(value: Any, change: Callable[[Any], Any], *, until: Callable[[Any], bool] | None = None) -> Any:
     """The same structure, of the same types, with every leaf changed; what `until` is true of is one."""
-    inside = None if until is not None and until(value) else _inside(value)
+    inside = None if until is not None and until(value) else inside_of(value)
     if inside is None:
         return change(value)
     return _made_of(value, {key: map_leaves(item, change, until=until) for key, item in inside.items()})
@@ -38,7 +38,7 @@ def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return map_leaves(value, lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf)
 
 
-def _inside(value: Any) -> dict[Any, Any] | None:
+def inside_of(value: Any) -> dict[Any, Any] | None:
     """What a container holds, by key; None for a leaf."""
     if isinstance(value, Mapping):
         return dict(value.items())

@@ -1,8 +1,8 @@
 """What a private module is held to, whoever calls it: hooks on the user's own module, not on a wrapper around it.
 
-Before each training pass: its trainable parameters are those that the plan was made for, and on its first batch (and
-whenever a layer changed between train() and eval()) it is tried out (`probe`). Before each backward pass: the loss is
-a sum over examples (`loss_form`). A copy of the module is under no engine: it computes, but does not train.
+Before each training pass: its trainable parameters are those that the plan was made for, and whenever it is called in
+a form that is new (`forms`), as on its first batch, it is tried out (`probe`). Before each backward pass: the loss is a
+sum over examples (`loss_form`). A copy of the module is under no engine: it computes, but does not train.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.factors import Factors
-from plrvo.training.kept import switches
+from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.padding import Padding
@@ -29,7 +29,6 @@ from plrvo.training.unchanged import Unchanged
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _AGAIN = 64  # one in so many later losses is tried again, at random
 _MODULE_AGAIN = 256  # and modules, which takes as long as some steps
 
@@ -54,7 +53,7 @@ class Watch:
         self._public_weights, self._factors = public_weights, Factors(reduction, dimension)
         self._on_rows = on_rows
         self._trainable = {p for p in module.parameters() if p.requires_grad}
-        self._tried: set[int] = set()
+        self._call_forms, self._tried = Forms(), dict[Form, Tried]()
         self._padding = Padding(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay = Replay(dimension)
@@ -144,18 +143,26 @@ class Watch:
             made_up = call.one_made_up()
             self._unchanged.begin(None, self._set_trying)
             return made_up.args, dict(made_up.kwargs)
-        form = _form_of(module)
-        # Not again between two passes of one step, where the wrapper holds what the first has left.
-        again = form in self._tried
-        if not again or (not self._outputs and secrets.randbelow(_MODULE_AGAIN) == 0):
-            self._try(module, call, again)
-            if self.rows > 1 and self._found.learns:
-                self._tried.add(form)
+        self._try_new_form(module, call)
         if not self._outputs:
             self._padding.check(module, call)
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
         return None
+
+    def _try_new_form(self, module: nn.Module, call: Call) -> None:
+        """Try the module if it was not tried in this form yet, and now and then if it was."""
+        its_form = self._call_forms.of(module, call)
+        if its_form in self._tried:
+            self._found = self._tried[its_form]
+            # Not again between two passes of one step, which takes long. A new form is tried there too: until a loss
+            # goes back, the wrapper's book is empty, and what the first pass has left is in its graph alone.
+            if self._outputs or secrets.randbelow(_MODULE_AGAIN):
+                return
+        # Where only numbers differ, such as that of the step, fewer tries do.
+        self._try(module, call, again=any(its_form.kind == tried.kind for tried in self._tried))
+        if self.rows > 1 and self._found.learns:
+            self._tried[its_form] = self._found
 
     def _try(self, module: nn.Module, call: Call, again: bool) -> None:
         self._set_trying(True)
@@ -184,7 +191,8 @@ class Watch:
         for place, t in enumerate(tensors_in(output)):
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
-                self._outputs.append(Output(t, t.grad_fn, t._version, place, layout, self._learns_before, turn))
+                is_sum = place not in self._found.not_sums
+                self._outputs.append(Output(t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn))
         if self._recording is not None:
             self._recording.resume(of=[o.tensor for o in self._outputs])
         return output if self.rows == 0 else None
@@ -238,7 +246,7 @@ class Watch:
                     f"loss: expected outputs of the module with a row for each example; one that it is made of has the "
                     f"shape {tuple(o.tensor.shape)}, in a batch of {self.rows}"
                 )
-            if not o.tensor.ndim and o.place in self._found.not_sums:
+            if not o.tensor.ndim and not o.is_sum:
                 raise NotASum(
                     f"loss: expected a {self._reduction} over examples; the number that the module computes is not "
                     "(tokens that are not ignored, or a balance over the batch?). Compute the loss outside, by "
@@ -308,16 +316,6 @@ def refuse_private(module: nn.Module) -> None:
                     "a module that is not private yet; make_private was called with it before (a budget holds for all "
                     "steps on the same data)",
                 )
-
-
-def _form_of(module: nn.Module) -> int:
-    """A number that changes when a layer is replaced, patched, hooked or switched, by train() or by an attribute."""
-    return hash(
-        tuple(
-            (id(m), m.training, "forward" in vars(m), switches(m), *(len(getattr(m, hooks)) for hooks in _HOOKS))
-            for m in module.modules()
-        )
-    )
 
 
 def rows_of(args: Any, kwargs: Any, dimension: int = 0) -> int:

@@ -15,6 +15,8 @@ from torch.nn.utils import parametrizations, weight_norm
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from plrvo.training.clipping import SamplesMixin, SamplesModule
+from plrvo.training.clipping.module import Inputs
+from plrvo.training.clipping.samples import _again
 from plrvo.validate import InvalidArgument
 
 ROWS = 5
@@ -226,3 +228,19 @@ def test_a_layer_that_values_decide_in_goes_in_a_loop_or_is_named(dropout: float
         return
     with pytest.raises(InvalidArgument, match=r"Counts.*torch\.func.*without dropout"):
         take_steps(model, optimizer, loss, loader)
+
+
+def test_a_layer_whose_output_is_of_another_size_for_an_example_alone_is_refused() -> None:
+    class Trimmed(nn.Module):
+        """As wide as the largest number of its batch says."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(6))
+
+        def forward(self, x: torch.Tensor, widths: torch.Tensor) -> torch.Tensor:
+            return (x * self.scale)[:, : int(widths.max())]
+
+    layer, x, widths = Trimmed(), normal(ROWS, 6), torch.tensor([1, 2, 3, 4, 5])
+    with pytest.raises(InvalidArgument, match="an example alone an output of the same size"):
+        list(_again(0, set(), layer, Inputs((x, widths), {}), torch.ones(ROWS, 5)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from opacus.grad_sample import GradSampleModule
@@ -156,38 +156,36 @@ def _with_rows(values: Tensor, missing: int) -> Tensor:
     return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
 
 
+class _NotOneRow(Exception):
+    """What a layer gives for one example is not that example's output."""
+
+
 def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
     """The layer's pass once more for each example: d <output, g> / d parameters.
 
     `shared` remembers which inputs did not follow the number of rows: a module is tried with two such numbers, so that
-    a mask which is as large as a batch by chance is not taken for rows.
+    a mask which is as large as a batch by chance is not taken for rows. One row for all, which broadcasts, says nothing
+    about later calls. An example that does not get its own output from what is remembered gets its own rows of all.
     """
     parameters = {name: p for name, p in layer.named_parameters() if p.requires_grad}
-    leaves, form = tree_flatten((inputs.args, inputs.kwargs))
+    leaves, _ = tree_flatten((inputs.args, inputs.kwargs))
     rows = g.shape[dimension]
     sized = {i: t.shape[dimension] for i, t in enumerate(leaves) if isinstance(t, Tensor) and t.ndim > dimension}
-    shared |= {i for i, size in sized.items() if size != rows}
-    where: list[Any] = [dimension if i in sized and i not in shared else None for i in range(len(leaves))]
-
-    def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
-        called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]
-        args, kwargs = tree_unflatten(called, form)
-        output = floating(functional_call(layer, values, args, kwargs))[inputs.output]
-        return (output * gradient.unsqueeze(dimension)).sum()
-
-    values = {name: p.detach() for name, p in parameters.items()}
-    widened = [wide(t) if isinstance(t, Tensor) else t for t in leaves]
-    # In the order of the pass: the examples of a batch draw one after the other.
-    at_once = vmap(grad(score), in_dims=(None, dimension, *where), randomness="different")
+    shared |= {i for i, size in sized.items() if size not in (1, rows)}
+    with_rows = {i for i, size in sized.items() if size == rows}
     kept = Contents(layer)  # counters have counted this pass, and weights that are made in it are there
     try:
-        with torch.random.fork_rng(devices=[]):
-            if inputs.generator is not None:
-                torch.set_rng_state(inputs.generator)
-            try:
-                found = at_once(values, wide(g), *widened)
-            except RuntimeError as error:  # such as values that decide what is computed
-                found = _in_a_loop(score, values, wide(g), widened, where, dimension, error)
+        try:
+            found = _by_row(layer, parameters, inputs, g, dimension, with_rows - shared)
+        except _NotOneRow:
+            kept.put_back()
+            found = _by_row(layer, parameters, inputs, g, dimension, with_rows)
+    except _NotOneRow:
+        raise InvalidArgument(
+            "module",
+            type(layer).__name__,
+            "a layer that gives an example alone an output of the same size as in its batch, whatever its inputs are",
+        ) from None
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         raise InvalidArgument(
             "module",
@@ -199,6 +197,40 @@ def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g
         kept.put_back()
     for name, gradients in found.items():
         yield parameters[name], PerExample(gradients)
+
+
+def _by_row(
+    layer: nn.Module,
+    parameters: dict[str, nn.Parameter],
+    inputs: Inputs,
+    g: Tensor,
+    dimension: int,
+    with_rows: set[int],
+) -> dict[str, Tensor]:
+    """The gradients of each example, which is given its row of some inputs and all of the others."""
+    leaves, form = tree_flatten((inputs.args, inputs.kwargs))
+    where: list[Any] = [dimension if i in with_rows else None for i in range(len(leaves))]
+
+    def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
+        called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]
+        args, kwargs = tree_unflatten(called, form)
+        output = floating(functional_call(layer, values, args, kwargs))[inputs.output]
+        own = gradient.unsqueeze(dimension)
+        if output.shape != own.shape:  # they would broadcast, and the rows of others be summed
+            raise _NotOneRow
+        return (output * own).sum()
+
+    values = {name: p.detach() for name, p in parameters.items()}
+    widened = [wide(t) if isinstance(t, Tensor) else t for t in leaves]
+    # In the order of the pass: the examples of a batch draw one after the other.
+    at_once = vmap(grad(score), in_dims=(None, dimension, *where), randomness="different")
+    with torch.random.fork_rng(devices=[]):
+        if inputs.generator is not None:
+            torch.set_rng_state(inputs.generator)
+        try:
+            return cast("dict[str, Tensor]", at_once(values, wide(g), *widened))
+        except RuntimeError as error:  # such as values that decide what is computed
+            return _in_a_loop(score, values, wide(g), widened, where, dimension, error)
 
 
 def _in_a_loop(
