@@ -11,6 +11,7 @@ import pytest
 from tests.records.receipts import KINDS, changed, containers, leaves
 
 from plrvo.accounting import Ledger
+from plrvo.accounting.certified import quick_epsilon
 from plrvo.accounting.correlated import CorrelatedLedger
 from plrvo.audit.receipt import examine, verify
 from plrvo.noise.specification import USUAL
@@ -70,8 +71,11 @@ OPEN = {
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
-    """Accounts of equal ledgers are computed once: thousands of receipts share a few."""
+    """Accounts of equal ledgers are computed once, and by moments: thousands of receipts share a few hundred."""
     with pytest.MonkeyPatch.context() as patch:
+        for module in ("ledger", "correlated.ledger"):
+            by_moments = f"plrvo.accounting.{module}.certified_epsilon"
+            patch.setattr(by_moments, lambda entries, delta, **_: quick_epsilon(entries, delta))
         for kind in (Ledger, CorrelatedLedger):
             for name in ("epsilon", "certified"):
                 patch.setattr(kind, name, functools.lru_cache(maxsize=None)(getattr(kind, name)))
