@@ -5,8 +5,6 @@ import torch
 from tests.training.helpers import GAMMA, private, small_model, take_steps
 
 import plrvo
-from plrvo import Laplace, Plan, Workload
-from plrvo.training.checkpoint import _is_of
 from plrvo.validate import InvalidArgument
 
 
@@ -144,15 +142,3 @@ def test_a_schedule_may_be_made_before_or_after_the_checkpoint_is_loaded(tmp_pat
     torch.optim.lr_scheduler.StepLR(other, step_size=2, last_epoch=0)
     assert torch.equal(weights_of(model), weights_of(again))
     assert len(take_steps(again, other, loss, loader)) == 3
-
-
-def test_a_plan_that_was_certified_for_more_is_the_same_plan():
-    """As other versions wrote it: claims that are larger than today's hold, smaller ones do not."""
-    plan = Plan.certify(Laplace(2.0), Workload(0.02, 10, 1.0, 50), 1e-5)
-    for form in (1, 2):
-        written = plan.to_dict(form)
-        assert _is_of(plan, written)
-        assert _is_of(plan, written | {"epsilon_certified": 1.2 * plan.bracket.certified, "epsilon_lower": 0.0})
-        assert not _is_of(plan, written | {"epsilon_certified": 0.9 * plan.bracket.certified})
-        assert not _is_of(plan, written | {"delta": 2e-5})
-    assert not _is_of(plan, None)

@@ -112,6 +112,7 @@ REPACKED = {
     "a ledger that is a word": record(ledger="none"),
     "a ledger of nothing": record(ledger=[{}]),
     "another plan": record(plan=None),
+    "a plan of another delta": lambda tensors, record: record["plan"].update(delta=2e-5),
     "an optimizer that is none": record(optimizer=None),
     "an optimizer without its tensors": record(optimizer={"tensor": "nowhere"}),
     "an optimizer without groups": record(
