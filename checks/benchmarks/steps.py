@@ -84,11 +84,10 @@ def stepper(contender: str, case: Case) -> Callable[[], None]:
         if contender in (OURS, OURS_HOOKS, OURS_EXACT):
             dimension = sum(p.numel() for p in module.parameters())
             work = plrvo.Workload(sample_rate=0.01, steps=10**6, clip=1.0, dimension=dimension)
-            bracket = plrvo.Epsilon(1.0, 0.0, None, 1e-5, "rdp", 1)  # not looked at: steps are timed, not certified
             noise: plrvo.Noise = plrvo.GammaPLRV(k=100.0, theta=0.01)
             if contender == OURS_EXACT:
                 noise = GridNoise(noise, default_cell(noise, work))
-            engine = PrivacyEngine(plrvo.Plan(noise, work, None, 1e-5, bracket))
+            engine = PrivacyEngine(plrvo.Plan(noise, work, None, 1e-5))
             mode = "bookkeeping" if contender == OURS else "hooks"
             module, optimizer, _ = engine.make_private(
                 module=module, optimizer=optimizer, data_loader=data, grad_sample_mode=mode

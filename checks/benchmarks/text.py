@@ -39,8 +39,7 @@ def stepper(contender: str, trainable: str) -> Callable[[], None]:
         warnings.simplefilter("ignore")
         if contender == "ours":
             work = plrvo.Workload(sample_rate=0.01, steps=10**6, clip=1.0, dimension=dimension(module))
-            bracket = plrvo.Epsilon(1.0, 0.0, None, 1e-5, "rdp", 1)  # not looked at: steps are timed, not certified
-            engine = PrivacyEngine(plrvo.Plan(plrvo.GammaPLRV(k=100.0, theta=0.01), work, None, 1e-5, bracket))
+            engine = PrivacyEngine(plrvo.Plan(plrvo.GammaPLRV(k=100.0, theta=0.01), work, None, 1e-5))
             module, optimizer, _ = engine.make_private(
                 module=module, optimizer=optimizer, data_loader=data, grad_sample_mode="bookkeeping"
             )

@@ -33,7 +33,7 @@ def densities(plan: Plan) -> Densities | None:
     >>> work = Workload(sample_rate=0.01, steps=300, clip=0.1, dimension=26_010)
     >>> found = densities(Plan.certify(Laplace(0.1), work, delta=1e-5))
     >>> print(f"{found.size:.3f} {found.gaussian_size:.3f}")
-    1.000 0.708
+    1.000 0.787
     """
     noise, clip, certified = plan.noise.before_rounding, plan.workload.clip, plan.bracket.certified
     if plan.clipping is Clipping.l1:

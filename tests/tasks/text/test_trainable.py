@@ -35,8 +35,7 @@ class Whole(torch.utils.data.Dataset):
 def private(model, inputs, labels, mode, noise=1e-9, steps=100):
     """(model, optimizer, loss): almost no noise, so that what is released is the clipped sum."""
     work = plrvo.Workload(sample_rate=0.5, steps=steps, clip=CLIP, dimension=trained_parameters(model))
-    bracket = plrvo.Epsilon(1.0, 0.0, None, 1e-5, "rdp", 1)  # not looked at here
-    engine = PrivacyEngine(plrvo.Plan(plrvo.Gaussian(noise), work, None, 1e-5, bracket))
+    engine = PrivacyEngine(plrvo.Plan.certify(plrvo.Gaussian(noise), work, 1e-5))
     trained = [p for p in model.parameters() if p.requires_grad]
     wrapped, optimizer, *criterion, _ = engine.make_private(
         module=model,
