@@ -23,8 +23,10 @@ def posed(work, epsilon, accountant="certified", **limits):
     return Problem(work, 2 * work.clip, epsilon, DELTA, Accountant(accountant), Limits(**limits))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("accountant", ["certified", "published"])
+SLOW = [pytest.param("certified", seed, marks=pytest.mark.slow) for seed in range(6)]  # a certificate a point
+
+
+@pytest.mark.parametrize(("accountant", "seed"), [*(("published", seed) for seed in range(6)), *SLOW])
 def test_at_least_the_best_of_a_grid(accountant, seed):
     rng = np.random.default_rng(seed)
     work = random_work(rng, int(rng.choice([12_000, 26_010, 124_439_808])))
@@ -47,16 +49,18 @@ def test_at_least_the_best_of_a_grid_in_low_dimension(dimension, rate, steps, ep
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 6.0])
 def test_agrees_with_dp_accounting_in_high_dimension(epsilon):
-    """There c2 is the Renyi cost of Gaussian noise of multiplier sigma = 1/(C sqrt I), which is
-    (k-1)/(k+1) sqrt((k+2)/k) / J, and grows with k at a given J: dp-accounting must find that sigma on the budget."""
+    """There noise costs at least what Gaussian noise of multiplier sigma = 1/(C sqrt I) does, which is
+    (k-1)/(k+1) sqrt((k+2)/k) / J, and at most its Renyi cost: dp-accounting has both around the budget."""
     work = Workload(0.02, 500, 0.05, 10**7)
     point = solve(posed(work, epsilon)).point
     assert point.k == 1e6
     sigma = (point.k - 1) / (point.k + 1) * math.sqrt((point.k + 2) / point.k) / point.snr
-    accountant = dp_accounting.rdp.RdpAccountant(orders=list(range(2, 130)))
+    accountants = dp_accounting.pld.PLDAccountant(), dp_accounting.rdp.RdpAccountant(orders=list(range(2, 130)))
     step = dp_accounting.PoissonSampledDpEvent(work.sample_rate, dp_accounting.GaussianDpEvent(sigma))
-    accountant.compose(dp_accounting.SelfComposedDpEvent(step, work.steps))
-    assert accountant.get_epsilon(DELTA) == pytest.approx(epsilon, rel=3e-6)
+    for accountant in accountants:
+        accountant.compose(dp_accounting.SelfComposedDpEvent(step, work.steps))
+    least, most = (accountant.get_epsilon(DELTA) for accountant in accountants)
+    assert 0.9 * epsilon < least < epsilon * (1 + 1e-4) < most * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("epsilon", [5.0, 8.0])
