@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+from tests.patience import HANGS
 
 from plrvo.files import locked, parse_json, read_json, write_bytes
 from plrvo.validate import InvalidArgument
@@ -58,7 +59,7 @@ FULL = """
 def test_a_full_disk_leaves_the_old_file_and_names_it(tmp_path):
     path = tmp_path / "file"
     write_bytes(path, b"old")
-    out, err = child(FULL, path).communicate(timeout=60)
+    out, err = child(FULL, path).communicate(timeout=HANGS)
     assert (out.strip(), err) == (str(path), "")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -21,6 +22,7 @@ from plrvo.validate import InvalidArgument, a_path
 
 FIGURES = (".png", ".svg", ".pdf")
 _CHUNK = 1 << 16
+_HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)  # what different systems say of a lock that another one has
 _LARGEST_JSON = 1 << 26  # bytes: plans and receipts have a few thousand
 
 
@@ -125,21 +127,31 @@ def parse_json(content: bytes | str) -> Any:
         raise ValueError("too deep") from None
 
 
+class LockHeld(InvalidArgument):
+    """A place that another process works on."""
+
+
 @contextmanager
-def locked(path: Path, argument: str) -> Iterator[None]:
-    """Hold the lock file `path`; while another process holds it, that is bad input of `argument`.
+def locked(path: Path, argument: str, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock file `path`; where another process holds it for longer than so many seconds: `LockHeld`.
 
     The operating system gives the lock back when its holder ends, however it ends: what a killed process leaves behind
     is a file that blocks nobody.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    waited_since = time.monotonic()
     while True:
         with path.open("ab+") as file:
             try:
                 _lock(file.fileno())
-            except OSError:
+            except OSError as error:
+                if error.errno not in _HELD:
+                    raise OSError(error.errno, f"no lock can be had here ({error.strerror})", str(path)) from None
+                if time.monotonic() - waited_since < patience:
+                    time.sleep(0.002)
+                    continue
                 place = "a place that no other process works on; wait for it, or take another place"
-                raise InvalidArgument(argument, str(path.parent), place) from None
+                raise LockHeld(argument, str(path.parent), place) from None
             if not _is_at(path, file.fileno()):
                 continue  # the holder before us took its file away between our opening and locking it
             try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ class InvalidArgument(ValueError):
     Traceback (most recent call last):
         ...
     plrvo.validate.InvalidArgument: delta=2: expected a number in (0, 1)
+
+    Args:
+        argument: its name.
+        value: what was given.
+        expected: what would be right.
     """
 
     def __init__(self, argument: str, value: object, expected: str) -> None:
@@ -74,12 +81,38 @@ def a_path(**arguments: Any) -> Path:
     return Path(value)
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one of these that was probably meant.
+
+    >>> nearest("dgits", ["digits", "mnist"]), nearest("cats", ["digits", "mnist"])
+    ('digits', None)
+    """
+    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.7)), None)
+
+
+def one_of(known: Iterable[str], **arguments: Any) -> None:
+    """One of these words.
+
+    >>> one_of(["sgd", "adam"], optimizer="adm")
+    Traceback (most recent call last):
+        ...
+    plrvo.validate.InvalidArgument: optimizer='adm': expected one of sgd, adam; did you mean adam?
+    """
+    words = list(known)
+    for name, value in arguments.items():
+        if value not in words:
+            guess = nearest(value, words) if isinstance(value, str) else None
+            more = f"; did you mean {guess}?" if guess else ""
+            raise InvalidArgument(name, value, f"one of {', '.join(words)}{more}")
+
+
 def required(**arguments: Any) -> None:
     """Every one of these must have a value."""
     missing = [name for name, value in arguments.items() if value is None]
     if missing:
-        others = "".join(f", and so is `{name}`" for name in missing[1:])
-        raise InvalidArgument(missing[0], None, "a value: it is required" + others)
+        others = ", ".join(f"`{name}`" for name in missing[1:])
+        more = f", and so {'are' if missing[2:] else 'is'} {others}" if others else ""
+        raise InvalidArgument(missing[0], None, "a value: it is required" + more)
 
 
 def number(expected: str = "a number", **arguments: Any) -> None:

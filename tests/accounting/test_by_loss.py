@@ -8,7 +8,7 @@ from checks.attacks import SHAPES, TOLERANCE, Setting, attacked, certified, outc
 
 from plrvo.accounting import Ledger, Workload
 from plrvo.accounting.gaussian_curve import gaussian_delta
-from plrvo.noise import GammaPLRV, Laplace, Noise
+from plrvo.noise import PLRV, GammaPLRV, Laplace, Noise, UniformSeed
 
 CNN = Setting(math.inf, 1.2, 0.01, 300, 10**6, 1e-5, "equal", 0)
 
@@ -22,16 +22,38 @@ def test_no_gradient_reaches_more_than_is_certified(shape: str, dimension: int) 
     assert attacked(many, certified(many)) <= many.delta * (1 + TOLERANCE)
 
 
+@pytest.mark.parametrize("shape", ["one", "equal", "random", "adaptive"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_no_gradient_reaches_more_with_a_random_scale(shape: str, shared: bool) -> None:
+    setting = replace(CNN, shape=shape, dimension=100, spread=0.3, shared=shared)
+    assert attacked(setting, certified(setting)) <= setting.delta * (1 + TOLERANCE)
+
+
 @pytest.mark.slow
 def test_no_gradient_reaches_more_at_length() -> None:
     for setting in settings(2000):
         assert outcome(setting)["share"] <= 1 + TOLERANCE, setting
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_certificate_for_a_random_scale_that_is_too_small_is_caught(shared: bool) -> None:
+    """By a tenth: the attack knows the scale only to a sixteenth of its range."""
+    setting = replace(CNN, dimension=10**4, spread=0.1, shared=shared)
+    assert attacked(setting, 0.9 * certified(setting)) > setting.delta * (1 + TOLERANCE)
+
+
+def test_attacks_on_a_narrow_seed_are_those_on_laplace_noise() -> None:
+    narrow = replace(CNN, dimension=100, spread=1e-5)
+    limit = attacked(replace(narrow, spread=0.0), 1.5)
+    for shared in (False, True):
+        assert attacked(replace(narrow, shared=shared), 1.5) == pytest.approx(limit, rel=2e-3, abs=0.0)
+
+
 @pytest.mark.parametrize(("clip", "steps"), [(1.2, 300), (0.5, 3000)])
 def test_a_certificate_that_is_a_little_too_small_is_caught(clip: float, steps: int) -> None:
     setting = replace(CNN, clip=clip, steps=steps)
-    assert attacked(setting, 0.95 * certified(setting)) > setting.delta * (1 + TOLERANCE)
+    found = attacked(setting, 0.95 * certified(setting), deviations=6)  # as in a campaign
+    assert found > setting.delta * (1 + TOLERANCE)
 
 
 def test_attacks_on_many_small_shifts_become_the_gaussian_curve() -> None:
@@ -47,7 +69,7 @@ def test_one_laplace_coordinate_is_attacked_exactly() -> None:
 
 
 @pytest.mark.parametrize(("clip", "rate", "steps"), [(1.2, 0.01, 300), (0.5, 0.01, 5000), (0.1, 1.0, 50)])
-@pytest.mark.parametrize("noise", [GammaPLRV(1e12, 1e-12)], ids=repr)
+@pytest.mark.parametrize("noise", [GammaPLRV(1e12, 1e-12), PLRV(UniformSeed(1 - 1e-7, 1 + 1e-7))], ids=repr)
 def test_narrow_seeds_are_certified_as_laplace_noise(noise: Noise, clip: float, rate: float, steps: int) -> None:
     work = Workload(rate, steps, clip, 10**6)
     limit = Ledger().plus(Laplace(1.0), work).certified(1e-5)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plrvo.accounting import Ledger, Workload, calibrate
+from plrvo.accounting.calibration import calibrate_quickly
 from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, TruncatedNormalSeed, UniformSeed
 from plrvo.validate import InvalidArgument
 
@@ -53,6 +54,15 @@ def test_calibration_never_misses_and_wastes_nothing(
 def test_calibration_of_a_single_release_never_misses(noise: Noise) -> None:
     work = Workload(1.0, 1, 1.0, 20)
     assert 2.0 * (1 - 4e-4) <= certified(calibrate(noise, work, 2.0, 1e-5), work, 1e-5) <= 2.0
+
+
+@pytest.mark.parametrize("noise", [Laplace(3.0), GammaPLRV(3.0, 0.5), Gaussian(1.0)], ids=repr)
+def test_the_quick_bound_alone_is_kept_just_so_and_never_with_less_noise(noise: Noise) -> None:
+    work = Workload(0.01, 300, 1.0, 26_010)
+    quickly, best = calibrate_quickly(noise, work, 1.0, 1e-5), calibrate(noise, work, 1.0, 1e-5)
+    assert 1 - 1e-5 < Ledger().plus(quickly, work).quick(1e-5).value <= 1
+    assert best.variance <= quickly.variance * (1 + 1e-9)
+    assert (best.variance < 0.9 * quickly.variance) == (noise.gaussian_sigma is None)
 
 
 @pytest.mark.parametrize("budget", [0.2, 1.0, 8.0])

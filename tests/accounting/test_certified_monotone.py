@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.grids import one_in
 
 from plrvo.accounting import Ledger, Workload
 from plrvo.accounting.certified import moments_epsilon, pure_epsilon
@@ -28,6 +29,9 @@ BASE = Workload(sample_rate=0.05, steps=40, clip=1.0, dimension=30)
 SLACK = 1e-4
 
 each_noise = pytest.mark.parametrize("noise", NOISES, ids=repr)
+some_noises = pytest.mark.parametrize("noise", one_in(3, NOISES), ids=repr)
+every_other = pytest.mark.parametrize("noise", one_in(2, NOISES), ids=repr)
+the_others = pytest.mark.parametrize("noise", one_in(2, [*NOISES[1:], NOISES[0]]), ids=repr)
 
 
 def certified(noise: Noise, work: Workload = BASE, delta: float = 1e-5) -> float:
@@ -40,41 +44,41 @@ def assert_increasing(values: list[float]) -> None:
     assert values[0] < values[-1]
 
 
-@each_noise
+@every_other
 def test_epsilon_increases_with_the_sampling_rate(noise: Noise) -> None:
     assert_increasing(
         [certified(noise, replace(BASE, sample_rate=q)) for q in (1e-3, 0.01, 0.0101, 0.1, 0.5, 0.99, 1.0)]
     )
 
 
-@each_noise
+@the_others
 def test_epsilon_increases_with_the_steps(noise: Noise) -> None:
     assert_increasing([certified(noise, replace(BASE, steps=steps)) for steps in (1, 2, 3, 10, 100, 101, 3000)])
 
 
-@each_noise
+@some_noises
 def test_epsilon_increases_with_the_clip(noise: Noise) -> None:
-    assert_increasing([certified(noise, replace(BASE, clip=clip)) for clip in (0.01, 0.1, 0.5, 0.505, 0.51, 1.0, 4.0)])
+    assert_increasing([certified(noise, replace(BASE, clip=clip)) for clip in (0.01, 0.5, 0.505, 1.0, 4.0)])
 
 
-@each_noise
+@every_other
 def test_epsilon_does_not_decrease_with_the_dimension(noise: Noise) -> None:
     values = [certified(noise, replace(BASE, dimension=n)) for n in (1, 2, 30, 31, 9_999, 10_000, 10**9)]
     for smaller, larger in pairwise(values):
         assert smaller <= larger * (1 + SLACK)
 
 
-@each_noise
+@some_noises
 def test_epsilon_decreases_with_the_width_of_the_noise(noise: Noise) -> None:
     assert_increasing([certified(noise.scaled(width)) for width in (30.0, 5.0, 2.0, 1.02, 1.01, 1.0, 0.5)])
 
 
-@each_noise
+@the_others
 def test_epsilon_decreases_with_delta(noise: Noise) -> None:
     assert_increasing([certified(noise, delta=delta) for delta in (0.1, 1e-3, 1e-5, 1e-6, 1e-9, 1e-12)])
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(
     noise=st.sampled_from(NOISES[1:]),
     log_clip=st.floats(-4.0, 2.0),

@@ -60,11 +60,11 @@ def test_what_knows_l2_norms_only_is_refused():
             Correlation(Tree(), Participation(20)),
             "l1",
         )
-    for clipping in ("l1", "per_layer"):
+    for clipping in ("l1", "per_layer", "adaptive"):
         with pytest.raises(InvalidArgument, match="clipping="):
             on_grid(Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping=clipping))
-    with pytest.raises(InvalidArgument, match="one of flat, per_layer, l1"):
-        Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="adaptive")
+    with pytest.raises(InvalidArgument, match="one of flat, per_layer, automatic, l1, adaptive"):
+        Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="loose")
 
 
 @pytest.mark.parametrize("clipping", list(plrvo.Clipping))

@@ -14,7 +14,22 @@ from plrvo.accounting.correlated.ledger import CorrelatedLedger
 from plrvo.accounting.domination import _EXCESS, dominating_steps, excess, gaussian_signal
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.moments import StepMoments
-from plrvo.noise import GammaPLRV, Gaussian, GridNoise, Laplace, Noise
+from plrvo.noise import (
+    PLRV,
+    ExponentialSeed,
+    GammaPLRV,
+    GammaSeed,
+    Gaussian,
+    GeneralisedGaussian,
+    GridNoise,
+    Laplace,
+    Noise,
+    Seed,
+    SumSeed,
+    TruncatedNormalSeed,
+    UniformSeed,
+    WeibullSeed,
+)
 
 SLOPE = 1 - 2 / math.pi  # of what a swap adds, at most this share is excess
 ROUNDING = 1e-10  # relative, above that of a dozen operations and scipy's normal law
@@ -206,6 +221,44 @@ def test_gamma_noise_shows_no_more_than_laplace_noise(k: float, t: float) -> Non
     assert np.all(lomax_affinity(k, t / k, levels) >= laplace * (1 - 1e-8))
 
 
+SEEDS = [
+    GammaSeed(0.4, 2.0),
+    ExponentialSeed(1.0),
+    UniformSeed(0.0, 2.0),
+    UniformSeed(0.9, 1.1),
+    TruncatedNormalSeed(1.0, 0.3),
+    WeibullSeed(0.5, 1.0),
+    WeibullSeed(3.0, 1.0),
+    SumSeed((0.5, 2.0), (GammaSeed(0.7, 1.0), UniformSeed(0.5, 1.5))),
+]
+
+
+def one_coordinate(noise: Noise, shift: float, levels: np.ndarray) -> np.ndarray:
+    """H at e^levels, from masses of many small cells of the output: from below, and close."""
+    far = np.geomspace(1e-6, 1e9, 4000)
+    z = np.concatenate([-far[::-1], np.linspace(0.0, shift, 8001), shift + far])
+    p, q = np.diff(noise.cdf(z - shift)), np.diff(noise.cdf(z))
+    return np.array([np.maximum(p - math.exp(y) * q, 0.0).sum() for y in levels])
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=repr)
+@pytest.mark.parametrize("t", [0.05, 1.0, 6.0])
+def test_any_seed_shows_no_more_than_laplace_noise_of_its_largest_score(seed: Seed, t: float) -> None:
+    """H of a Laplace shift s is 1 - e^((y-s)/2) at levels y from 0 to s."""
+    noise = PLRV(seed)
+    assert noise.laplace_scale is not None
+    levels = t * np.linspace(0.0, 0.999, 60)
+    laplace = -np.expm1((levels - t) / 2)
+    assert np.all(one_coordinate(noise, t * noise.laplace_scale, levels) <= laplace + 1e-12)
+
+
+def test_a_narrow_seed_shows_more_than_laplace_noise_of_a_smaller_score() -> None:
+    """The lemma cannot be improved by a factor, and the comparison can fail."""
+    noise = PLRV(UniformSeed(0.9, 1.1))
+    levels = np.linspace(0.0, 0.9, 60)
+    assert np.any(one_coordinate(noise, 1.02, levels) > -np.expm1((levels - 1) / 2) + 1e-3)
+
+
 @pytest.mark.parametrize("k", [1e14, 1e15, 1e77, 1e155, 1e300])
 def test_gamma_noise_of_any_shape_has_a_tight_epsilon(k: float) -> None:
     work = Workload(0.01, 300, 1.2, 10**6)
@@ -221,7 +274,6 @@ def test_gamma_noise_becomes_laplace_noise() -> None:
     assert close.value == pytest.approx(limit.value, rel=1e-6, abs=0.0)
     steps = [dominating_steps([(noise, work)])[0].signal for noise in (Laplace(1.0), GammaPLRV(1e12, 1e-12))]
     assert steps[0] == pytest.approx(steps[1], rel=1e-9, abs=0.0)
-    assert GammaPLRV(0.9, 1.0).laplace_scale is None
     assert GammaPLRV(2.0, 1.0, shared=True).laplace_scale is None
 
 
@@ -255,7 +307,7 @@ def test_different_noises_pay_their_excess_once() -> None:
     gaussian, joined = steps
     assert gaussian.signal == pytest.approx(0.2)
     assert joined.signal**2 == pytest.approx(3 * 0.09 + 3 * 0.0225 + excess(0.3))
-    assert dominating_steps([(Laplace(1.0), works[0]), (GammaPLRV(0.5, 1.0), works[0])]) is None
+    assert dominating_steps([(Laplace(1.0), works[0]), (GeneralisedGaussian(1.5, 1.0), works[0])]) is None
 
 
 def test_noise_on_a_grid_is_certified_at_the_longer_gradient() -> None:

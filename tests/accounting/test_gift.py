@@ -12,7 +12,7 @@ from tests.accounting.test_domination import GRADIENTS, affinity, gaussian_affin
 from plrvo.accounting import Ledger, Workload
 from plrvo.accounting.certified import moments_epsilon
 from plrvo.accounting.gift import SampledLaplace, costs_at_most, smallest_gift, with_gift
-from plrvo.noise import GammaPLRV, Gaussian, GridNoise, Laplace, Noise
+from plrvo.noise import GammaPLRV, Gaussian, GeneralisedGaussian, GridNoise, Laplace, Noise
 
 
 def test_the_inequality_of_the_swap_lemma_is_a_polynomial_one() -> None:
@@ -124,7 +124,7 @@ def test_a_gift_is_given_once_for_all_kinds_of_step() -> None:
     assert steps is not None
     assert [part.count for part in steps] == [1, 500, 1, 1000, 500]
     assert with_gift([(Gaussian(1.0), works[0])], 3e-7) is None
-    assert with_gift([(GammaPLRV(0.5, 1.0), works[0])], 3e-7) is None
+    assert with_gift([(GeneralisedGaussian(1.5, 1.0), works[0])], 3e-7) is None
 
 
 def test_the_lemma_is_needed() -> None:

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-from plrvo import GammaPLRV, Gaussian, Laplace, Ledger, Workload
+from plrvo import PLRV, GammaPLRV, Gaussian, Laplace, Ledger, Workload
+from plrvo.accounting.contour import _orders, contours
 from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.accounting.loss_distribution import composed_epsilon
-from plrvo.accounting.profile import profile
+from plrvo.accounting.profile import ENERGIES, energy_bounds, lattice, profile
 from plrvo.accounting.sampled_gaussian import Steps
-from plrvo.accounting.sampled_profile import ProfileSteps, profile_steps
-from plrvo.noise import GridNoise
+from plrvo.accounting.sampled_profile import ProfileSteps
+from plrvo.accounting.step_profile import profile_steps
+from plrvo.noise import GammaSeed, GridNoise, SumSeed, TruncatedNormalSeed, UniformSeed, WeibullSeed
 from plrvo.noise.lomax import Lomax
 
 STEP, SIZE = 1e-3, 1 << 16  # of the lattice of losses on which attacks are computed
@@ -68,6 +70,34 @@ def gradients(t):
         yield [(float(s), 1) for s in t * sizes / np.linalg.norm(sizes)]
 
 
+@pytest.mark.parametrize("k", [math.inf, 10.0, 0.5])
+@pytest.mark.parametrize("clip", [0.4, 2.0, 9.0])
+def test_contours_are_above_every_shift_and_close(k, clip):
+    """At the ends of cells in u, on shifts that are no ends of cells in s."""
+    law, generator = Lomax(k), np.random.default_rng(7)
+    for share, contour in zip((0.2, 1.0), contours(law, clip, (0.2, 1.0)), strict=True):
+        shifts = clip * share * np.concatenate([generator.random(60), 10 ** -generator.uniform(0, 5, 120), [1.0]])
+        signal = clip * math.sqrt(law.information)
+        u = _orders(signal, clip)
+        found = np.max(
+            [np.log(np.abs(law.moments(float(s), contour.lines, u))) / s**2 for s in shifts if s > 1e-4], axis=0
+        )
+        assert np.all(found[:, :-1] <= contour.left + 1e-6)
+        assert np.all(found[:, 1:] <= contour.right + 1e-6)
+        near = (u[:-1] * signal < 2) & (contour.lines[:, None] < 1 + 6 / signal)
+        assert np.median((contour.left - found[:, :-1])[near]) < 0.01 / law.information + 0.01 * np.abs(found).max()
+
+
+def test_the_whole_energy_alone_has_the_bound_that_it_has_among_all():
+    """Rows that the last one does not depend on are left as they were."""
+    step, near, last = lattice(1.1)
+    y = step * np.arange(last + 1.0)
+    alone, among = (energy_bounds(Lomax(10.0), 1.2, y, near, first) for first in (ENERGIES, 0))
+    assert len(alone) == 1
+    assert alone[0] == pytest.approx(among[-1], rel=2e-3)
+    assert alone[0, : near // 2] == pytest.approx(among[-1, : near // 2], rel=1e-12)
+
+
 @pytest.mark.parametrize("k", [math.inf, 10.0, 1.0])
 @pytest.mark.parametrize("signal", [0.5, 1.2, 3.0])
 def test_no_gradient_shows_more_than_the_profile(k, signal):
@@ -82,6 +112,25 @@ def test_no_gradient_shows_more_than_the_profile(k, signal):
         assert np.all(found <= bound * (1 + 3e-4) + 1e-8)
     gaussian = np.array([gaussian_delta(signal, at) for at in y[2:]])
     assert np.all(shown(pair, y[2:]) >= gaussian)  # the limit of spread gradients
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        PLRV(TruncatedNormalSeed(1.0, 0.2)),
+        PLRV(UniformSeed(0.5, 1.5)),
+        PLRV(SumSeed((0.5, 0.5), (GammaSeed(10.0, 0.1), UniformSeed(0.5, 1.5)))),
+        PLRV(WeibullSeed(2.0, 1.0)),
+    ],
+    ids=repr,
+)
+def test_no_gradient_shows_more_than_the_profile_of_any_seed(noise):
+    t = 1.2
+    steps = profile_steps(noise, Workload(1.0, 1, t, 100))
+    y = t * np.array([-1.0, 0.0, 0.2, 0.7, 1.5, 3.0])
+    bound = shown(steps.pair, y)
+    for gradient in list(gradients(t))[::4]:
+        assert np.all(attack(noise, gradient, y) <= bound * (1 + 3e-4) + 1e-8)
 
 
 @pytest.mark.parametrize("k", [math.inf, 4e4, 1.0, 0.3])
@@ -152,10 +201,9 @@ def test_mixtures_compose_and_different_noises_add_up():
     assert max(alone) < both.value < sum(alone)
 
 
-def test_few_or_shared_coordinates_keep_their_own_bounds():
+def test_few_coordinates_keep_their_own_bounds():
     one = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)
     assert Ledger().plus(Laplace(1.0), one).certified(1e-9).value <= 1.0 + 1e-9
-    assert profile_steps(GammaPLRV(1000.0, 1e-3, shared=True), one) is None
     assert profile_steps(Laplace(100.0), one) is None
 
 

@@ -203,6 +203,14 @@ def test_the_map_shows_where_a_shape_wins():
         winning_map(HIGH, DELTA, (), (1,))
 
 
+def test_tight_certificates_do_not_move_the_line_of_the_map_and_help_far_above_it():
+    work, dimensions = Workload(0.01, 300, 0.5, 1), (1, 2, 3, 4, 6, 8)
+    fast, slow = (winning_map(work, DELTA, (1.0, 4.0), dimensions, quick=quick) for quick in (True, False))
+    assert fast.laplace == pytest.approx(slow.laplace, rel=1e-5)
+    fast, slow = (winning_map(work, DELTA, (1.0,), (10_000,), quick=quick) for quick in (True, False))
+    assert fast.gain[0, 0] < 0.95 * slow.gain[0, 0] < 0.95 * math.sqrt(2 / math.pi)
+
+
 def test_gamma_noise_widens_the_map():
     work = Workload(0.01, 300, 0.5, 1)
     plain = winning_map(work, DELTA, (8.0,), (1,))

@@ -22,7 +22,7 @@ def test_the_search_space_picture_shows_its_parts(space):
 
     figure = pictures.search_space(space, Point(1e6, 1.7e-6, 0.1))
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert labels == ["feasible (c0 to c4)", "Gaussian noise has this E|z|", "chosen"]
+    assert labels == ["feasible (c0 to c4, c2 by moments)", "Gaussian noise has this E|z|", "chosen"]
     assert figure.axes[1].get_ylabel() == "E|z| per coordinate"
     # The outline is where the constraints change: the band that was drawn holds feasible points only.
     _, low, high = space.outline

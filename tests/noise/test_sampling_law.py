@@ -3,11 +3,14 @@
 Keys are fixed. Each test raises a false alarm with probability 1e-6 for a new key.
 """
 
+import itertools
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.grids import one_in
 
 from plrvo.noise import GammaPLRV, Gaussian, GeneralisedGaussian, Keystream, Laplace, Noise
 from plrvo.noise.spans import BLOCK
@@ -18,12 +21,10 @@ DRAWS = 4_000_000
 types = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
-@types
-@pytest.mark.parametrize(
-    "noise",
-    [Gaussian(1.0), Laplace(1.0), GammaPLRV(3.0, 0.5), GammaPLRV(100.0, 0.01), GeneralisedGaussian(1.5, 1.2)],
-    ids=repr,
-)
+NOISES = [Gaussian(1.0), Laplace(1.0), GammaPLRV(3.0, 0.5), GammaPLRV(100.0, 0.01), GeneralisedGaussian(1.5, 1.2)]
+
+
+@pytest.mark.parametrize(("noise", "dtype"), one_in(3, itertools.product(NOISES, [np.float32, np.float64])))
 def test_every_region_has_its_share_and_its_shape(noise: Noise, dtype: Any) -> None:
     """The number of values in a region is binomial, and given that they are in it they follow the cdf."""
     z = noise.sample(DRAWS, Keystream.from_seed(1, "law"), dtype).astype(float)
@@ -46,6 +47,7 @@ def test_moments_of_normal_noise(dtype: Any) -> None:
         assert abs(np.mean(z**n) - expected) < 5 * spread
 
 
+@cache
 def pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """The two values that share their words stand half a block apart."""
     z = Gaussian(1.0).sample(32 * BLOCK, Keystream.from_seed(3, "law"), dtype).astype(float)

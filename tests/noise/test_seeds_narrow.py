@@ -84,8 +84,12 @@ def test_certified_by_moments_becomes_that_of_laplace_noise(name, width, shared)
 
 def test_a_narrow_truncated_normal_is_not_free():
     """It was certified at 0: issue 15, D."""
-    bracket = Ledger().plus(PLRV(TruncatedNormalSeed(1.0, 1e-8)), Workload(0.01, 300, 1.0, 64)).epsilon(1e-5)
-    assert 0.99 < bracket.lower < 1.23 < bracket.certified < 1.25
+    narrow, laplace = (
+        Ledger().plus(noise, Workload(0.01, 300, 1.0, 64)).epsilon(1e-5)
+        for noise in (PLRV(TruncatedNormalSeed(1.0, 1e-8)), Laplace(1.0))
+    )
+    assert 0.99 < narrow.lower < narrow.certified
+    assert narrow.certified == pytest.approx(laplace.certified, rel=1e-6, abs=0.0)
 
 
 @pytest.mark.parametrize("k", [1e10, 1e100, 1e300])
@@ -95,8 +99,8 @@ def test_gamma_noise_of_any_k(k, shared):
     assert noise.fisher_information(7) == pytest.approx(1.0, rel=1e-9)
     ours, laplace = (Ledger().plus(one, Workload(0.01, 300, 1.0, 64)) for one in (noise, Laplace(1.0)))
     assert laplace.quick(1e-5).value * (1 - 1e-9) <= ours.quick(1e-5).value <= 1.01 * laplace.quick(1e-5).value
-    if not shared:  # a shared scale has moments only
-        assert ours.certified(1e-5).value == pytest.approx(laplace.certified(1e-5).value, rel=1e-5, abs=0.0)
+    close = 2e-3 if shared else 1e-5  # a shared scale is rounded up on a grid
+    assert ours.certified(1e-5).value == pytest.approx(laplace.certified(1e-5).value, rel=close, abs=0.0)
 
 
 @pytest.mark.parametrize("c", [-30.0, -3.0, 0.0, 2.9, 3.1, 8.0, 40.0, 1e5])

@@ -53,7 +53,7 @@ class AnyLedger(ABC):
 
     entries: Any  # noises with their workloads, a field of one kind and computed by another: tuple[Entry, ...]
     correlation: Any  # how the noise of different steps hangs together, None if it does not
-    layered: Any  # a field: whether each layer's gradient has a clip of its own, within the clip that is charged
+    layered: Any  # a field: whether parts of a gradient have clips of their own, within the clip that is charged
 
     @property
     def steps(self) -> int:
@@ -75,6 +75,10 @@ class AnyLedger(ABC):
     def quick(self, delta: float) -> Certificate:
         """A certified epsilon in milliseconds, which may be larger: for searches, which end on `checked`."""
 
+    def certified_by(self, method: str, delta: float) -> Certificate:
+        """A certified epsilon, by this method if another one takes long: for searches near where it was the best."""
+        return self.certified(delta)
+
     @abstractmethod
     def attacked(self, delta: float) -> float:
         """What the worst gradient within the clip that we know gives away; for a ledger with steps in it."""
@@ -82,8 +86,8 @@ class AnyLedger(ABC):
     def lower(self, delta: float) -> float:
         """What an attacker provably reaches; for a ledger with steps in it.
 
-        Where each layer has its own clip, gradients of the length of the whole clip have a share in every layer. For
-        Gaussian noise that is as good as any other; for other noise it depends on layers that a ledger does not know.
+        Where parts have their own clips (layers), gradients of the length of the whole clip have a share in each. For
+        Gaussian noise that is as good as any other; for other noise it depends on parts that a ledger does not know.
         """
         unknown = self.layered and any(noise.gaussian_sigma is None for noise, _ in self.entries)
         return 0.0 if unknown else self.attacked(delta)

@@ -25,9 +25,12 @@ from typing import TypeGuard
 from plrvo.accounting.domination import dominating_steps
 from plrvo.accounting.gaussian_curve import gaussian_delta, gaussian_epsilon
 from plrvo.accounting.gift import with_gift, without_gift
-from plrvo.accounting.loss_distribution import Estimate, Step, composed_delta, composed_epsilon, estimate
+from plrvo.accounting.loss_distribution import coarse_deltas as composed_coarsely
+from plrvo.accounting.loss_distribution import composed_delta, composed_epsilon, estimate
+from plrvo.accounting.losses import Step
 from plrvo.accounting.sampled_gaussian import Steps
-from plrvo.accounting.sampled_profile import profile_steps
+from plrvo.accounting.step_profile import profile_steps
+from plrvo.accounting.window import Estimate
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -39,35 +42,44 @@ _GIFT_SHARE = 0.02  # of the next power of 2 above delta, for what a gift leaves
 _MOST_KINDS = 32  # of sampled Gaussian steps in one loss distribution
 _MOST_PROFILES = 8  # in one loss distribution
 _WORTH = 2.0  # times the smallest: an estimate may be too large, by 6 % at delta = 1e-5 and by half at delta = 0.03
+_ALIKE, _WORTH_IF_ALIKE = 0.06, 1.06  # where the smallest estimate was as good as this, the others are too
 _WORTH_A_GIFT = 1.1  # whose search takes longest
 
 
-def dominated_epsilon(entries: Sequence[Entry], delta: float, quick: float, fresh: bool) -> Iterator[tuple[str, float]]:
-    """Methods with their epsilons; `quick` is a bound already. Only those that may be the smallest are computed."""
-    if not quick < _LARGEST_EPSILON:
+def dominated_epsilon(
+    entries: Sequence[Entry], delta: float, quick: float, fresh: bool, only: str | None = None
+) -> Iterator[tuple[str, float]]:
+    """Methods with their epsilons; `quick` is a bound already. Only those that may be the smallest are computed.
+
+    `only` is a method beside which no other one that takes long is tried.
+    """
+    if not quick < _LARGEST_EPSILON and not any(noise.shared for noise, _ in entries):
         return
     # A profile is the same in every dimension, and so should be the grid: no digits of another bound.
-    guess, best = 2.0 ** math.ceil(math.log2(quick)), quick
+    guess, best = 2.0 ** math.ceil(math.log2(min(quick, _LARGEST_EPSILON))), quick
     estimates: list[tuple[float, str, tuple[Step, ...], float]] = []
-    for method, steps in _candidates(entries, fresh):
+    for method, steps in _candidates(entries, fresh and only in (None, "profile")):
         if _unsampled(steps):
             value = epsilon(steps, delta)
             best = min(best, value)
             yield method, value
         else:
             estimates.append((estimate(steps, delta, guess).epsilon, method, steps, delta))
-    if fresh and (limit := without_gift(entries)) is not None:
-        budget = _gift_budget(delta)
+    budget = _gift_budget(delta)
+    if fresh and only in (None, "gift") and (limit := without_gift(entries, budget)) is not None:
         most = _largest_gift(
-            estimate(_few_kinds(limit), delta, guess), min([_WORTH_A_GIFT * best, *(found[0] for found in estimates)])
+            estimate(tuple(_few_kinds(limit)), delta, guess),
+            min([_WORTH_A_GIFT * best, *(found[0] for found in estimates)]),
         )
         if (given := with_gift(entries, budget, most)) is not None:
             steps, rest = tuple(_few_kinds(given)), math.nextafter(delta - budget, 0.0)
             estimates.append((estimate(steps, rest, guess).epsilon, "gift", steps, rest))
+    most = min(_WORTH * best, _LARGEST_EPSILON)
     for about, method, steps, rest in sorted(estimates, key=lambda found: found[0]):
-        if about <= _WORTH * best:
+        if about <= most:
             value = composed_epsilon(steps, rest, guess)
             best = min(best, value)
+            most = min(most, (_WORTH_IF_ALIKE if abs(value - about) <= _ALIKE * about else _WORTH) * about)
             yield method, value
 
 
@@ -98,6 +110,19 @@ def dominated_delta(entries: Sequence[Entry], epsilon: float, quick: float) -> I
         yield "gift", value
 
 
+def coarse_deltas(entries: Sequence[Entry], epsilons: Sequence[float]) -> list[float]:
+    """Bounds on the deltas of all entries at several epsilons, for large deltas: in a moment, and nearly as tight."""
+    steps = gaussian_steps(entries)
+    best = [1.0] * len(epsilons)
+    for some in [steps] if steps is not None else [list(found) for _, found in _candidates(entries, fresh=True)]:
+        if _unsampled(some):
+            found = [_delta(some, epsilon) for epsilon in epsilons]
+        else:
+            found = composed_coarsely(_few_kinds(some), epsilons)
+        best = [min(pair) for pair in zip(best, found, strict=True)]
+    return best
+
+
 def _candidates(entries: Sequence[Entry], fresh: bool) -> Iterator[tuple[str, tuple[Step, ...]]]:
     """Methods with steps that show at least as much as all entries."""
     for some in (
@@ -118,7 +143,7 @@ def epsilon(steps: Sequence[Steps], delta: float, guess: float = math.inf) -> fl
     return composed_epsilon(tuple(_few_kinds(steps)), delta, guess) if 0 < guess < _LARGEST_EPSILON else math.inf
 
 
-def delta(steps: Sequence[Steps], epsilon: float) -> float:
+def delta(steps: Sequence[Step], epsilon: float) -> float:
     """As `epsilon`; 1 where there is none."""
     return _delta(tuple(steps if _unsampled(steps) else _few_kinds(steps)), epsilon)
 
@@ -174,14 +199,16 @@ def _together(steps: Sequence[Steps]) -> float:
     return math.nextafter(root * (1 + 2.0**-50), math.inf)
 
 
-def _few_kinds(steps: Sequence[Steps]) -> list[Steps]:
-    """At most a few kinds of step, at least as revealing: those without sampling as one, others rounded up.
+def _few_kinds(steps: Sequence[Step]) -> list[Step]:
+    """At most a few kinds of Gaussian step, at least as revealing: those without sampling as one, others rounded up.
 
     A larger shift is more revealing (adding noise is post-processing), and so is a larger rate: who passes on an output
     with probability q'/q, and else noise of his own, turns rate q into q'.
     """
-    sampled = [part for part in steps if part.rate < 1]
-    whole = [Steps(_together(steps), 1.0, 1)] if len(sampled) < len(steps) else []
+    gaussian = [part for part in steps if isinstance(part, Steps)]
+    others = [part for part in steps if not isinstance(part, Steps)]
+    sampled = [part for part in gaussian if part.rate < 1]
+    whole = [Steps(_together(gaussian), 1.0, 1)] if len(sampled) < len(gaussian) else []
     ratio = 1e-6
     while len(sampled) > _MOST_KINDS:
         counts: dict[tuple[int, int], list[Steps]] = {}
@@ -193,4 +220,4 @@ def _few_kinds(steps: Sequence[Steps]) -> list[Steps]:
             for group in counts.values()
         ]
         ratio *= 4
-    return whole + sampled
+    return [*whole, *sampled, *others]

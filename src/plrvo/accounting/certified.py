@@ -43,21 +43,24 @@ class Certificate:
     method: str
 
 
-def certified_epsilon(entries: Sequence[Entry], delta: float, *, fresh: bool = True) -> Certificate:
+def certified_epsilon(
+    entries: Sequence[Entry], delta: float, *, fresh: bool = True, only: str | None = None
+) -> Certificate:
     """The smallest certified epsilon of all entries together, at the given delta.
 
     `fresh` says that every entry is of steps with fresh noise each; a block of correlated noise, whose shifts are
-    chosen one after the other, is not.
+    chosen one after the other, is not. `only` is a method beside which no other one that takes long is tried: for
+    searches, which know the method that was the best one nearby.
     """
-    return _smallest(tuple(entries), delta, fresh)
+    return _smallest(tuple(entries), delta, fresh, only)
 
 
 @lru_cache(maxsize=1024)
-def _smallest(entries: tuple[Entry, ...], delta: float, fresh: bool) -> Certificate:
+def _smallest(entries: tuple[Entry, ...], delta: float, fresh: bool, only: str | None) -> Certificate:
     quick = quick_epsilon(entries, delta)
-    if by_loss.gaussian_steps(entries) is not None or not 0 < quick.value < math.inf:
+    if by_loss.gaussian_steps(entries) is not None or not quick.value > 0:
         return quick
-    found = by_loss.dominated_epsilon(entries, delta, quick.value, fresh)
+    found = by_loss.dominated_epsilon(entries, delta, quick.value, fresh, only)
     return checked(_least([quick, *(Certificate(value, None, method) for method, value in found)]))
 
 
@@ -75,7 +78,7 @@ def quick_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
 
 def moments_epsilon(entries: Sequence[Entry], delta: float) -> Certificate:
     """The epsilon by moments alone: the best order, and the best share of delta for tails."""
-    return _least([rdp_certificate(moment, rest, _largest_order(entries)) for moment, rest in _moments(entries, delta)])
+    return _least([rdp_certificate(moment, rest, largest_order(entries)) for moment, rest in _moments(entries, delta)])
 
 
 def _least(candidates: Sequence[Certificate]) -> Certificate:
@@ -90,17 +93,20 @@ def certified_delta(entries: Sequence[Entry], epsilon: float) -> Certificate:
         return checked(Certificate(by_loss.delta(steps, epsilon), None, "exact"))
     if pure_epsilon(entries) <= epsilon:
         return Certificate(0.0, None, "pure")
-    if any(noise.shared for noise, _ in entries):
-        return _delta_with_tails(entries, epsilon)
-    ((moment, _),) = _moments(entries, 1.0)
-    value, order = delta_from_moments(moment, epsilon, _largest_order(entries))
-    # The exponent is a difference of terms of this size.
-    exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
-    best = Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
+    shared = any(noise.shared for noise, _ in entries)
+    best = (_delta_with_tails if shared else _delta_by_moments)(entries, epsilon)
     if steps is not None:
         return checked(_least([best, Certificate(by_loss.delta(steps, epsilon), None, "pld")]))
     found = by_loss.dominated_delta(entries, epsilon, best.value)
     return checked(_least([best, *(Certificate(value, None, method) for method, value in found)]))
+
+
+def _delta_by_moments(entries: Sequence[Entry], epsilon: float) -> Certificate:
+    ((moment, _),) = _moments(entries, 1.0)
+    value, order = delta_from_moments(moment, epsilon, largest_order(entries))
+    # The exponent is a difference of terms of this size.
+    exponent = RDP_MARGIN * (moment(order) + 1) + 2.0**-49 * order * epsilon
+    return Certificate(_upwards(_upwards(value) * math.exp(min(exponent, 700.0))), order, "rdp")
 
 
 def _upwards(delta: float) -> float:
@@ -111,10 +117,14 @@ def _upwards(delta: float) -> float:
 def rdp_certificate(moment: Callable[[int], float], delta: float, largest: int) -> Certificate:
     """The epsilon of the best order, rounded outwards."""
     _, order = epsilon_from_moments(moment, delta, largest)
-    at = moment(order)
+    return rdp_certificate_at(order, moment(order), delta)
+
+
+def rdp_certificate_at(order: int, moment: float, delta: float) -> Certificate:
+    """The epsilon of this order, rounded outwards: every order gives a bound."""
     # log delta and the penalty of the order are good to their last bits, and may cancel.
-    slack = RDP_MARGIN * at + 2.0**-49 * (abs(math.log(delta)) + math.log1p(order) + 1)
-    return checked(Certificate(max(0.0, epsilon_at(order, at, delta) + slack / order), order, "rdp"))
+    slack = RDP_MARGIN * moment + 2.0**-49 * (abs(math.log(delta)) + math.log1p(order) + 1)
+    return checked(Certificate(max(0.0, epsilon_at(order, moment, delta) + slack / order), order, "rdp"))
 
 
 def pure_epsilon(entries: Sequence[Entry]) -> float:
@@ -166,6 +176,12 @@ def _moments(entries: Sequence[Entry], delta: float) -> list[tuple[Callable[[int
     return [(moment, rest) for moment, rest in choices if rest > 0]  # half of 5e-324 is 0
 
 
+def total_moment(entries: Sequence[Entry]) -> Callable[[int], float]:
+    """The log moment of all entries together, which have no shared scale: its tail would take a share of delta."""
+    ((moment, _),) = _moments(entries, 1.0)
+    return moment
+
+
 def _total(steps: Sequence[tuple[int, StepMoments]]) -> Callable[[int], float]:
     return lambda lambda_: math.fsum(count * moments(lambda_) for count, moments in steps)
 
@@ -184,5 +200,6 @@ def _delta_with_tails(entries: Sequence[Entry], epsilon: float) -> Certificate:
     return Certificate(math.exp(high), quick_epsilon(entries, math.exp(high)).order, "rdp")
 
 
-def _largest_order(entries: Sequence[Entry]) -> int:
+def largest_order(entries: Sequence[Entry]) -> int:
+    """The largest that every noise of the entries has moments for."""
     return min(noise.largest_order for noise, _ in entries)

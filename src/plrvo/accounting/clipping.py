@@ -14,12 +14,19 @@ class Clipping(StrEnum):
     |---|---|---|
     | flat | the l2 norm of all parameters together | that of an l2 ball, which the noise bounds (theory, section 4) |
     | per_layer | the l2 norm of each parameter, by its share of the clip | likewise: the shares add up to the clip |
+    | automatic | the l2 norm, by g C/(||g|| + gamma): nearly all gradients have nearly the clip | as flat |
     | l1 | the l1 norm of all parameters together | one-hot, where log F is convex in the shift (Laplace noise) |
+    | adaptive | the l2 norm of all parameters and a count of the unclipped, one more coordinate | that of an l2 ball |
+
+    Under adaptive clipping the clip that is charged is the first one, and the unit of all others: noise and clip change
+    together (`plrvo.training.adaptive`).
     """
 
     flat = "flat"
     per_layer = "per_layer"
+    automatic = "automatic"
     l1 = "l1"
+    adaptive = "adaptive"
 
     @staticmethod
     def named(name: str) -> Clipping:
@@ -30,9 +37,11 @@ class Clipping(StrEnum):
 
     @property
     def layered(self) -> bool:
-        """Whether each layer has a clip of its own."""
-        return self is Clipping.per_layer
+        """Whether parts have clips of their own, within the one that is charged: layers, or gradient and count."""
+        return self in (Clipping.per_layer, Clipping.adaptive)
 
     def coordinates(self, dimension: int) -> int:
         """For how many coordinates a gradient of `dimension` of them is charged, as if its l2 norm were clipped."""
-        return 1 if self is Clipping.l1 else dimension
+        if self is Clipping.l1:
+            return 1
+        return dimension + 1 if self is Clipping.adaptive else dimension

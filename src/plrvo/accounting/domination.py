@@ -18,8 +18,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from plrvo.accounting.losses import Step
+from plrvo.accounting.revealed import gaussian_pair
 from plrvo.accounting.sampled_gaussian import Steps
+from plrvo.accounting.sampled_profile import ProfileSteps
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
 
@@ -73,16 +77,40 @@ def laplace_shift(noise: Noise, work: Workload) -> float | None:
     return math.nextafter(noise.sensitivity(work.clip, work.dimension) / scale * (1 + _MARGIN), math.inf)
 
 
-def dominating_steps(entries: Sequence[tuple[Noise, Workload]]) -> list[Steps] | None:
+@dataclass(frozen=True)
+class SharedSteps(ProfileSteps):
+    """Gaussian steps of the energy of Laplace steps that share a scale, which is shown; no shift is above `longest`."""
+
+    longest: float
+
+
+def shared_steps(noise: Noise, work: Workload, most: float = math.inf, spare: float = 0.0) -> SharedSteps | None:
+    """Those of a workload; None without a shared scale.
+
+    Scales with a shift above `most` show everything, and so do the largest ones of a probability of at most `spare`.
+    """
+    if not noise.shared or noise.seed is None:
+        return None
+    found = gaussian_pair(noise.seed, noise.sensitivity(work.clip, work.dimension), most, spare)
+    return None if found is None else SharedSteps(found[0], work.sample_rate, work.steps, found[1])
+
+
+def dominating_steps(entries: Sequence[tuple[Noise, Workload]]) -> list[Step] | None:
     """Gaussian steps that show at least as much as all entries; None where a noise has no proof of that.
 
-    Laplace steps without sampling are joined to one, and pay their excess once.
+    Laplace steps without sampling are joined to one, and pay their excess once. Where they share a scale, it is paid
+    for all of them after all scales have been shown; sampled ones have a profile, which is better.
     """
-    steps, norm, longest = [], 0.0, 0.0
+    steps: list[Step] = []
+    norm, longest, by_scale = 0.0, 0.0, False
     for noise, work in entries:
         sigma, shift = noise.before_rounding.gaussian_sigma, laplace_shift(noise, work)
         if sigma is not None:
             signal = noise.sensitivity(work.clip, work.dimension) / sigma * (1 + _MARGIN)
+        elif work.sample_rate == 1 and (shared := shared_steps(noise, work)) is not None:
+            steps.append(shared)
+            longest, by_scale = max(longest, shared.longest), True
+            continue
         elif shift is None:
             return None
         else:
@@ -96,6 +124,8 @@ def dominating_steps(entries: Sequence[tuple[Noise, Workload]]) -> list[Steps] |
         steps.append(Steps(math.nextafter(signal, math.inf), work.sample_rate, work.steps))
     if longest:
         joined = gaussian_signal(norm, longest)
+        if by_scale:  # whose energy is not in the norm
+            joined = math.hypot(norm, math.sqrt(excess(longest))) * (1 + 2 * _MARGIN)
         if not joined < math.inf:
             return None
         steps.append(Steps(joined, 1.0, 1))

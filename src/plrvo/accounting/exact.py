@@ -55,6 +55,14 @@ def on_grid(plan: Plan, cell: float | None = None) -> Plan:
     return Plan.certify(GridNoise(noise, cell), work, plan.delta, plan.epsilon, clipping=plan.clipping)
 
 
+def longest_square(noise: GridNoise, clip: float, dimension: int) -> int:
+    """The largest squared length, in cells, of a rounded gradient: (C/gamma + sqrt(n)/2)^2, a hair less."""
+    longest = math.floor((clip / noise.cell + math.sqrt(dimension) / 2) ** 2 * (1 - 2.0**-40))
+    if longest >= 1 << 62:  # depends on the plan alone; sums of squares are compared with it in 64-bit integers
+        raise InvalidArgument("grid", noise.cell, "a wider one: the squares of gradients would overflow 64 bits")
+    return longest
+
+
 def _check_cell(cell: float, work: Workload) -> None:
     coarsest = 2 * _MOST_GROWTH * work.clip / math.sqrt(work.dimension)
     if cell > coarsest:

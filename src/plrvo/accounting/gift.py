@@ -45,7 +45,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from plrvo.accounting.domination import dominating_steps, gaussian_signal, laplace_shift
+from plrvo.accounting.domination import SharedSteps, dominating_steps, gaussian_signal, laplace_shift, shared_steps
+from plrvo.accounting.losses import Step
 from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Array, Noise
@@ -53,8 +54,11 @@ from plrvo.noise.base import Array, Noise
 _LONGEST = 0.95  # of a shift: the lemma needs l > 1.75
 _ROUNDING = 1e-9
 _LEAST = 1e-4  # of the signals of gifts
-_NEAR = 1.015  # the ratio of a gift to one that is too small
-_CELL, _WIDEST = 0.04, 0.4  # widths of cells, in units of the gift and of the arcs
+_NEAR = 1.003  # the ratio of a gift to one that is too small
+_CELL, _NARROWEST, _WIDEST = 0.04, 0.02, 0.4  # widths of cells, in units of the gift and of the arcs
+_SPARE = 0.01  # of the budget, for large shifts of a scale that is shared: the gift depends on the largest
+# Arcs that are tried: that of the cell before, those around the one that touches omega, and ever closer to the best.
+_ROUNDS = ((0.0, (0,)), (1 / 8, (0, -1, 1, -2, 2)), *((1 / 8 / 3**i, (-1, 1, -2, 2)) for i in (1, 2, 3)))
 _PIECE = 0.125  # of levels, with cells of one width
 
 
@@ -83,46 +87,56 @@ def _smallest(bound: float, shift: float, rate: float) -> float | None:
     low, high, at = _LEAST, 1.0, 0.1
     while high > _NEAR * low:  # from the middle, as most gifts are not far from it
         low, high = (low, at) if costs_at_most(bound, shift, rate, at) else (at, high)
-        at = min(max(math.sqrt(low * high), high / 2.5), low * 2.5)
+        at = max(math.sqrt(low * high), high / 2.5)  # far below it proofs take longest, and fail
     return high if high < 1 or costs_at_most(bound, shift, rate, high) else None  # only what was tried
 
 
-def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float, most: float = 1.0) -> list[Steps] | None:
+def with_gift(entries: Sequence[tuple[Noise, Workload]], budget: float, most: float = 1.0) -> list[Step] | None:
     """Gaussian steps, the gift among them, that with `budget` more of delta show at least as much as all entries.
 
     None where no step is a sampled Laplace step, some step has no proof, or the gift would be above `most`.
     """
-    found = _sampled_and_others(entries)
+    found = _laplace_and_gaussian(entries, budget)
     if found is None or not budget > 0:
         return None
     signal = smallest_gift(found[0], budget, most)
-    return None if signal is None else [Steps(signal, 1.0, 1), *_of_their_energy(*found)]
+    return None if signal is None else [Steps(signal, 1.0, 1), *found[1]]
 
 
-def without_gift(entries: Sequence[tuple[Noise, Workload]]) -> list[Steps] | None:
+def without_gift(entries: Sequence[tuple[Noise, Workload]], budget: float) -> list[Step] | None:
     """The same without the gift: no bound, but what no gift can go below."""
-    found = _sampled_and_others(entries)
-    return None if found is None else _of_their_energy(*found)
+    found = _laplace_and_gaussian(entries, budget)
+    return None if found is None else found[1]
 
 
-def _of_their_energy(sampled: Sequence[SampledLaplace], others: Sequence[Steps]) -> list[Steps]:
-    return [*others, *(Steps(part.shift, part.rate, part.count) for part in sampled)]
+def _laplace_and_gaussian(
+    entries: Sequence[tuple[Noise, Workload]], budget: float
+) -> tuple[list[SampledLaplace], list[Step]] | None:
+    """The sampled Laplace steps, and Gaussian steps of their energy behind those that dominate all others.
 
-
-def _sampled_and_others(
-    entries: Sequence[tuple[Noise, Workload]],
-) -> tuple[list[SampledLaplace], list[Steps]] | None:
-    sampled, others = [], []
+    Of a shared scale the largest shift is taken, whose cost is the largest: the limit l falls in t, and w grows.
+    """
+    sampled, instead, others = [], list[Step](), []
     for noise, work in entries:
         shift = laplace_shift(noise, work)
-        if shift is not None and work.sample_rate < 1:
-            sampled.append(SampledLaplace(shift, work.sample_rate, work.steps))
-        else:
+        if work.sample_rate == 1 or not (noise.shared or shift is not None):
             others.append((noise, work))
+            continue
+        step: Steps | SharedSteps | None
+        if shift is not None:
+            step = Steps(shift, work.sample_rate, work.steps)
+        else:
+            entered = work.sample_rate * work.steps
+            step = shared_steps(noise, work, _LONGEST, _SPARE * budget / entered)
+            if step is None or step.pair.infinite * entered > budget:
+                return None
+            shift = step.longest
+        sampled.append(SampledLaplace(shift, work.sample_rate, work.steps))
+        instead.append(step)
     rest = dominating_steps(others)
     if not sampled or rest is None or max(part.shift for part in sampled) > _LONGEST:
         return None
-    return sampled, rest
+    return sampled, rest + instead
 
 
 @lru_cache(maxsize=1024)
@@ -139,15 +153,27 @@ def costs_at_most(bound: float, shift: float, rate: float, signal: float) -> boo
         return True
     levels = _Levels.of(t, q, m, limit, first)
     low, width = float(levels.lowest.min()) - 1e-9, _CELL * m
-    while _whole(t, q, m, low) > bound:
-        cost = levels.cost(low, low + width, bound)
+    end, beside = _end(t, q, m, low, bound), 0.0
+    while low < end:
+        cost, beside = levels.cost(low, low + width, bound, beside)
         if cost <= bound:
-            low, width = low + width, min(2 * width, _WIDEST * m) if cost < bound / 10 else width
-        elif width > _CELL * m:  # wider cells cost more
-            width = max(width / 4, _CELL * m)
+            low, width = low + width, min(2 * width, _WIDEST * m) if cost < bound / 2 else width
+        elif width > _NARROWEST * m:  # wider cells cost more
+            width = max(width / 4, _NARROWEST * m)
         else:
             return False
     return True
+
+
+def _end(t: float, q: float, m: float, low: float, bound: float) -> float:
+    """A k from which on the whole cost, which falls in k, is within the bound, and not far above the first such."""
+    high, width = low, _CELL * m
+    while _whole(t, q, m, high) > bound:
+        low, high, width = high, high + width, 2 * width
+    while high - low > _WIDEST * m:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _whole(t, q, m, middle) > bound else (low, middle)
+    return high
 
 
 @dataclass(frozen=True)
@@ -191,34 +217,36 @@ class _Levels:
         beyond = float(log_z[-1] - drop[-1]) - m**2 * math.sqrt(a)
         return _Levels(m, limit, factor, y, log_z, p, _weight(np.abs(y), t), highest, lowest, beyond)
 
-    def cost(self, low: float, high: float, enough: float) -> float:
-        """An upper bound on c for k between low and high; any below `enough` will do."""
+    def cost(self, low: float, high: float, enough: float, beside: float) -> tuple[float, float]:
+        """An upper bound on c for k between low and high, any below `enough` will do; and where its arc was found.
+
+        That is told as the way from the arc that touches omega, and tried first in the next cell.
+        """
         if high >= self.beyond:
-            return math.inf
+            return math.inf, beside
         bad = (self.highest >= low - 1e-9) & (self.lowest <= high + 1e-9)
         if not np.any(bad):
-            return 0.0
+            return 0.0, beside
         where, half = np.flatnonzero(bad), math.pi / 2 / math.sqrt(self.limit)
         start, end = self.y[where[0]], self.y[where[-1] + 1]
         room = 2 * half - (end - start)
         if room <= 0 or end + 2 * half > self.y[-1] or start - 2 * half < self.y[0]:
-            return math.inf
+            return math.inf, beside
         cells = slice(*np.searchsorted(self.y, [end - 2 * half, start + 2 * half]) + np.array([-1, 1]))
         scale = max(1.0, math.exp(-low)) * self.factor
         part = _Cell(self, cells, low, high, bad[cells.start : cells.stop - 1])
-        best, centre, nearest, step = math.inf, part.touching(), start, room / 8
-        while step > room / 300:
-            for i in (0, -1, 1, -2, 2):
-                tried = min(max(centre + i * step, end - half), start + half)
-                found = scale * part.cost(float(tried))
-                if found <= enough:
-                    return found
+        touching = part.touching()
+        best, nearest, around = math.inf, touching, touching + beside
+        for share, places in _ROUNDS:
+            for i in places:
+                tried = float(min(max(around + i * share * room, end - half), start + half))
+                found = scale * part.cost(tried)
                 if found < best:
                     best, nearest = found, tried
-            if best == math.inf:
-                break
-            centre, step = nearest, step / 3
-        return best
+                if found <= enough:
+                    return best, nearest - touching
+            around = nearest if share else touching
+        return best, nearest - touching
 
 
 class _Cell:
@@ -248,19 +276,27 @@ class _Cell:
 
     def cost(self, centre: float) -> float:
         """The integral of (arc - omega)_+ w for the lowest arc with this centre, at whichever k it is larger."""
-        root, bad = math.sqrt(self.limit), self.bad
-        cosine = np.cos(np.clip(root * (self.y - centre), -math.pi / 2, math.pi / 2))
-        cosine[np.abs(root * (self.y - centre)) >= math.pi / 2] = 0.0
-        inside = np.maximum(cosine[:-1], cosine[1:]) > 0
-        if not min(cosine[:-1][bad].min(), cosine[1:][bad].min()) > 0:
+        root = math.sqrt(self.limit)
+        first, last = np.searchsorted(self.y, [centre - math.pi / 2 / root, centre + math.pi / 2 / root])
+        ends = slice(max(0, int(first) - 1), int(last) + 1)  # the arc is 0 elsewhere
+        y, w, omega = self.y[ends], self.w[ends], self.omega[:, ends]
+        cells = slice(ends.start, ends.start + len(y) - 1)
+        bad, h, angle = self.bad[cells], self.h[cells], root * (y - centre)
+        if np.count_nonzero(bad) < np.count_nonzero(self.bad):
             return math.inf
-        ratio = self.omega / np.maximum(cosine, 1e-300)
-        height = (np.maximum(ratio[:, :-1], ratio[:, 1:]) * self.swell)[:, bad].max(axis=1) * (1 + 1e-12)
-        gap, w = height[:, None] * cosine - self.omega, self.w
-        error = self.error + height.max() * self.limit * self.h**2 / 8
+        cosine = np.where(np.abs(angle) < math.pi / 2, np.cos(angle), 0.0)
+        low, high = cosine[:-1][bad], cosine[1:][bad]
+        if not min(low.min(), high.min()) > 0:
+            return math.inf
+        ratio = np.maximum(omega[:, :-1][:, bad] / low, omega[:, 1:][:, bad] / high)
+        height = (ratio * self.swell[cells][bad]).max(axis=1) * (1 + 1e-12)
+        gap = height[:, None] * cosine - omega
+        error = self.error[cells] + height.max() * self.limit * h**2 / 8
+        inside = np.maximum(cosine[:-1], cosine[1:]) > 0
         left, right = np.maximum(gap[:, :-1] + error, 0.0), np.maximum(gap[:, 1:] + error, 0.0)
-        ends = left * (2 * w[:-1] + w[1:]) + right * (w[:-1] + 2 * w[1:])  # the integral of a product of chords
-        return float(np.max(np.sum(self.h / 6 * ends * inside, axis=1)))
+        # The integral of a product of chords.
+        chords = left @ (h / 6 * inside * (2 * w[:-1] + w[1:])) + right @ (h / 6 * inside * (w[:-1] + 2 * w[1:]))
+        return float(np.max(chords))
 
 
 def _share(y: Array, q: float) -> Array:
@@ -275,12 +311,19 @@ def _weight(y: Array, t: float) -> Array:
 
 def _whole(t: float, q: float, m: float, k: float) -> float:
     """E (z R - e^k)_+ max(1, e^-k), with the Gaussian loss of the step at the upper end of each of its cells."""
+    mass, z, log_z, tail = _of_a_step(t, q)
+    d = (log_z - k) / m + m / 2
+    first = z * special.ndtr(d)
+    call = np.maximum(first - math.exp(k) * special.ndtr(d - m), 0.0) + 1e-13 * first
+    return (float(mass @ call) + tail) * max(1.0, math.exp(-k)) * (1 + _ROUNDING)
+
+
+@lru_cache(maxsize=16)
+def _of_a_step(t: float, q: float) -> tuple[Array, Array, Array, float]:
+    """Masses of the cells, z at their upper ends, its logarithm, and the mean of z beyond them."""
     signal = gaussian_signal(t, t)
     ends = np.linspace(-8.0, 38.0, 921)
     mass = np.append(special.ndtr(-8.0), special.ndtr(-ends[:-1]) - special.ndtr(-ends[1:]) * (1 - 1e-12))
     z = 1 + q * np.expm1(signal * ends - signal**2 / 2)
-    d = (np.log(z) - k) / m + m / 2
-    call = np.maximum(z * special.ndtr(d) - math.exp(k) * special.ndtr(d - m), 0.0) + 1e-13 * z * special.ndtr(d)
-    # Beyond the last cell, E z = E (1 - q + q e^L) is a normal tail again.
-    tail = float(special.ndtr(-38.0)) + float(special.ndtr(signal - 38.0))
-    return (float(np.sum(mass * call)) + tail) * max(1.0, math.exp(-k)) * (1 + _ROUNDING)
+    # E z = E (1 - q + q e^L) is a normal tail again.
+    return mass, z, np.log(z), float(special.ndtr(-38.0)) + float(special.ndtr(signal - 38.0))

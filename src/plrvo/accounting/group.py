@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
-from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.certified import Certificate
 from plrvo.validate import positive_integer, probability
 
 _SMALLEST_LOG_DELTA = -690.0  # beyond it a delta is no longer a double
 
 
-def group_epsilon(ledger: AnyLedger, size: int, delta: float) -> float:
+class _Priced(Protocol):
+    def quick(self, delta: float) -> Certificate: ...
+    def certified(self, delta: float) -> Certificate: ...
+
+
+def group_epsilon(ledger: _Priced, size: int, delta: float) -> float:
     """A certified epsilon for `size` examples that change together; infinite where none is proved.
 
     >>> from plrvo import Gaussian, Ledger, Workload

@@ -24,15 +24,18 @@ from functools import cached_property
 
 import numpy as np
 
+from plrvo.accounting.law import Law
 from plrvo.accounting.merge import Merged, merge
 from plrvo.accounting.transform import law_of_sum
 from plrvo.noise.base import Array
 
-SIZE = 1 << 16  # points of the lattice
-_LARGE_SIZE = 1 << 18
-_MANY_STEPS = 100_000  # merging costs about 50 T / size^2 of epsilon
+_SIZES = (1 << 14, 1 << 18)  # the fewest points of the lattice, and the most
+_MERGED = 1e-4  # of epsilon that merging may cost: T steps cost about 50 T / size^2
 _LOG_TAIL = math.log(1e-10)  # of the tilted law, outside the window
+_AT_ONCE, _UNIT_SIZE = 20_000, 1 << 16  # steps that are composed in one stage, and points of the lattice before that
+_LOG_UNIT_TAIL = math.log(1e-24)  # of a unit, outside its window: it may be one of many millions
 _CUT = 1e-4  # share of delta below which losses beyond a cap are as likely; they are lowered to it
+_LITTLE = 1e-4  # of a moment: what merging may take without another way being tried
 _HAIR = 2.0**-50
 
 
@@ -47,14 +50,21 @@ class Atoms:
     def losses(self) -> Array:
         return np.log(self.p / self.q)
 
+    @cached_property
+    def law(self) -> Law:
+        return Law(self.losses, self.p)
+
 
 def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
     """The given pairs, each so many times, all independent."""
     share = _CUT * delta / len(parts)
     parts = [(_capped(atoms, share / times), times) for atoms, times in parts]
+    if any(times > _AT_ONCE for _, times in parts):
+        theta = _tilt([(atoms.law.binned, times) for atoms, times in parts], delta)
+        parts = [_in_units(atoms, times, theta) for atoms, times in parts]
     steps = sum(times for _, times in parts)
-    size = SIZE if steps <= _MANY_STEPS else _LARGE_SIZE
-    about = [(_Law.binned(atoms), times) for atoms, times in parts]
+    size = 1 << math.ceil(math.log2(min(max(math.sqrt(50 * steps / _MERGED), _SIZES[0]), _SIZES[1])))
+    about = [(atoms.law.binned, times) for atoms, times in parts]
     theta = _tilt(about, delta)
     log_share = math.log(max(_CUT * delta, 5e-324))
     tilted, flat = _window(about, theta), _window(about, 0.0, log_share - math.log(size), log_share)
@@ -64,9 +74,28 @@ def compose(parts: Sequence[tuple[Atoms, int]], delta: float) -> ComposedLoss:
     return found
 
 
+def _in_units(atoms: Atoms, times: int, theta: float) -> tuple[Atoms, int]:
+    """The same steps, but for a few that are left out, as fewer units of many steps each, where there are very many.
+
+    A unit is composed without a tilt, as its bulk is what matters to the whole: `theta`, the tilt of the whole run,
+    only says how to merge. Its masses are rounded down once more, for the exponentials that they are made with.
+    """
+    if times <= _AT_ONCE or not theta > 0:
+        return atoms, times
+    stages = math.ceil(math.log(times) / math.log(_AT_ONCE))
+    about = round(times ** (1 / stages))
+    many = min(range(max(2, about // 2), about + 1), key=lambda m: (times % m, -m))  # that leaves the fewest out
+    law = [(atoms.law.binned, many)]
+    window = _window(law, 0.0, _LOG_UNIT_TAIL, _LOG_UNIT_TAIL)
+    unit = _composed([(atoms, many)], law, _UNIT_SIZE, 0.0, window, theta)
+    kept = (unit.log_p > -500.0) & (unit.losses > -150.0)
+    p, losses = np.exp(unit.log_p[kept] - 2.0**-40), np.minimum(unit.losses[kept], 150.0)
+    return _in_units(Atoms(p, p * np.exp(-losses)), times // many, theta) if len(p) else (atoms, times)
+
+
 def _composed(
     parts: Sequence[tuple[Atoms, int]],
-    about: Sequence[tuple[_Law, int]],
+    about: Sequence[tuple[Law, int]],
     size: int,
     theta: float,
     window: tuple[float, float],
@@ -86,7 +115,7 @@ def _composed(
     step = _fitted(heavy[heaviest], step)
 
     merged = [(_merged(atoms, step, low, metric), times) for (atoms, times), (low, _) in zip(parts, heavy, strict=True)]
-    laws = [(_Law(part.losses, part.mass), times) for part, times in merged]
+    laws = [(Law(part.losses, part.mass), times) for part, times in merged]
     found = [law.moments(theta) for law, _ in laws]
     value = math.fsum(times * one[0] for one, (_, times) in zip(found, laws, strict=True))
     offset, folded = 0, []
@@ -128,8 +157,7 @@ class ComposedLoss:
         """The largest epsilon that a threshold test on the loss shows at this delta."""
         if not len(self.losses):
             return 0.0
-        p = np.exp(self.log_p[::-1].astype(np.longdouble))
-        above_p = np.cumsum(p) * (1 - 2.0**-34)  # a sum of so many terms, should a long double be a double
+        above_p = np.cumsum(np.exp(self.log_p[::-1])) * (1 - 2.0**-34)  # a sum of at most 2^18 terms
         gain = above_p - delta
         usable = gain > 0
         if not np.any(usable):
@@ -137,7 +165,7 @@ class ComposedLoss:
         # In units of e^-middle, so that no mass of Q is 0: where it would be, it is taken to be more.
         middle = float(self.losses[np.flatnonzero(usable[::-1])[-1]])
         with np.errstate(over="ignore"):  # where Q is so large the threshold shows nothing
-            q = np.exp((self.log_p - (self.losses - middle))[::-1].astype(np.longdouble))
+            q = np.exp((self.log_p - (self.losses - middle))[::-1])
             above_q = np.cumsum(np.maximum(q, 1e-290)) * (1 + 2.0**-34)
         found = np.log(gain[usable]) - np.log(above_q[usable])
         best = float(np.max(found)) + middle
@@ -148,40 +176,7 @@ class ComposedLoss:
         return float(np.sum(np.exp(self.log_p) * gain)) * (1 - 2.0**-34)
 
 
-@dataclass(frozen=True)
-class _Law:
-    """A distribution of the loss."""
-
-    losses: Array
-    p: Array
-
-    @staticmethod
-    def binned(atoms: Atoms) -> _Law:
-        """In few points, about: bins grow geometrically away from the mean, as most of the mass is near it."""
-        losses, p = atoms.losses, atoms.p
-        mean = float(np.sum(p * losses) / np.sum(p))
-        unit, width = 1e-7 * float(losses.max() - losses.min()) or 1.0, 0.015
-        bins = np.floor(np.arcsinh((losses - mean) / unit) / width).astype(np.int64)
-        bins -= int(bins.min())
-        mass, moment = np.bincount(bins, p).astype(float), np.bincount(bins, p * (losses - mean)).astype(float)
-        filled = np.flatnonzero(mass > 0)
-        return _Law(mean + moment[filled] / mass[filled], mass[filled])
-
-    @cached_property
-    def log_p(self) -> Array:
-        return np.log(self.p)
-
-    def moments(self, theta: float) -> tuple[float, float, float]:
-        """log of the moment generating function, mean and variance, tilted by e^(theta l)."""
-        exponent = self.log_p + theta * self.losses
-        top = float(exponent.max())
-        weight = np.exp(exponent - top)
-        total = float(weight.sum())
-        mean = float(weight @ self.losses) / total
-        return math.log(total) + top, mean, float(weight @ (self.losses - mean) ** 2) / total
-
-
-def _tilt(parts: Sequence[tuple[_Law, int]], delta: float) -> float:
+def _tilt(parts: Sequence[tuple[Law, int]], delta: float) -> float:
     """A theta that brings the tail at epsilon near to the bulk, and leaves the bulk in sight; any value is valid.
 
     Chernoff's epsilon, (log M(theta) - log delta)/theta, is least at the saddle point. The loss that theta makes the
@@ -203,7 +198,7 @@ def _tilt(parts: Sequence[tuple[_Law, int]], delta: float) -> float:
 
 
 def _window(
-    parts: Sequence[tuple[_Law, int]], theta: float, log_below: float = _LOG_TAIL, log_above: float = _LOG_TAIL
+    parts: Sequence[tuple[Law, int]], theta: float, log_below: float = _LOG_TAIL, log_above: float = _LOG_TAIL
 ) -> tuple[float, float]:
     """Losses between which all but all of the tilted law of the total lies, about."""
 
@@ -218,7 +213,7 @@ def _window(
     return bottom, top
 
 
-def _outside(laws: Sequence[tuple[_Law, int]], theta: float, bottom: float, top: float) -> float:
+def _outside(laws: Sequence[tuple[Law, int]], theta: float, bottom: float, top: float) -> float:
     """Chernoff's bound on the tilted probability of a total below `bottom`, or at `top` and above.
 
     Without a tilt what leaves at the top comes back as a smaller loss, and is not charged.
@@ -242,8 +237,12 @@ def _outside(laws: Sequence[tuple[_Law, int]], theta: float, bottom: float, top:
 
 def _merged(atoms: Atoms, step: float, origin: float, theta: float) -> Merged:
     """Upwards or downwards, whichever leaves more of the moment that epsilon depends on."""
-    ways = [merge(atoms.p, atoms.q, step, origin, downwards) for downwards in (False, True)]
-    return max(ways, key=lambda way: _Law(way.losses, way.mass).moments(theta)[0])
+    upwards = merge(atoms.p, atoms.q, step, origin)
+    left = Law(upwards.losses, upwards.mass).moments(theta)[0]
+    if left > (1 - _LITTLE) * atoms.law.moments(theta)[0] > 0:
+        return upwards
+    downwards = merge(atoms.p, atoms.q, step, origin, downwards=True)
+    return downwards if Law(downwards.losses, downwards.mass).moments(theta)[0] > left else upwards
 
 
 def _capped(atoms: Atoms, chance: float) -> Atoms:
@@ -254,12 +253,12 @@ def _capped(atoms: Atoms, chance: float) -> Atoms:
     return Atoms(atoms.p, np.maximum(atoms.q, atoms.p * math.exp(-cap)))
 
 
-def _heavy(atoms: Atoms, law: _Law) -> tuple[float, float]:
+def _heavy(atoms: Atoms, law: Law) -> tuple[float, float]:
     """Losses, slightly lowered, near which most of the mass is: the lower one becomes a lattice point.
 
     Laplace noise has its mass on two losses, which the rounding of masses makes many nearly equal ones.
     """
-    at = law.losses[np.argsort(law.p)[-2:]]
+    at = law.losses[np.argsort(law.mass)[-2:]]
     near = [float(atoms.losses[np.argmin(np.abs(atoms.losses - loss))]) for loss in sorted(at)]
     return near[0] - 2.0**-38 * (1 + abs(near[0])), near[-1] - 2.0**-38 * (1 + abs(near[-1]))
 

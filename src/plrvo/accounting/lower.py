@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from plrvo.accounting.lattice import SIZE, Atoms, ComposedLoss, compose
+from plrvo.accounting.lattice import Atoms, ComposedLoss, compose
 from plrvo.accounting.merge import merge
 from plrvo.accounting.signs import sign_count
 from plrvo.accounting.transform import law_of_sum
@@ -28,7 +28,9 @@ from plrvo.noise.base import Array, Noise
 
 Entry = tuple[Noise, Workload]
 
+_SIZE = 1 << 16  # points of the lattice for the loss of many coordinates
 _MOST_KINDS = 32  # of steps that are attacked
+_MOST_STEPS = 10**10
 _MAX_SPREAD = 1 << 14
 _LARGEST_SIGNAL = 30.0  # length of a gradient in units of the noise
 _SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothing
@@ -36,12 +38,19 @@ _SHORTEST = 1e-100  # in the same units: what a shorter gradient shows is nothin
 
 def lower_loss(entries: Sequence[Entry], delta: float) -> ComposedLoss:
     """The composed loss of all entries, on which epsilon near this delta can be read."""
-    few = _few_kinds(entries)
+    few = _few_kinds(_few_steps(entries))
     found = compose([(_attack(*entry), entry[1].steps) for entry in few], delta)
     if any(noise.shared and work.dimension > 1 for noise, work in few):
         by_signs = compose([(_attack(*entry, signs=True), entry[1].steps) for entry in few], delta)
         found = max(found, by_signs, key=lambda loss: loss.epsilon(delta))
     return found
+
+
+def _few_steps(entries: Sequence[Entry]) -> list[Entry]:
+    """So many that the rounding of masses, 1e-11 a step, leaves something of a loss: an attacker may look at fewer."""
+    steps = sum(work.steps for _, work in entries)
+    share = 1.0 if steps <= _MOST_STEPS else _MOST_STEPS / 5 / steps
+    return [(noise, replace(work, steps=max(1, int(share * work.steps)))) for noise, work in entries]
 
 
 def _attack(noise: Noise, work: Workload, signs: bool = False) -> Atoms:
@@ -234,7 +243,7 @@ def _many(kinds: Sequence[tuple[Array, Array, int]]) -> Atoms:
     # The size of the sum: its mean and twelve standard deviations.
     squares = sum(count * float(np.sum(mass * loss**2)) for loss, mass, count in kinds)
     most = sum(count * float(loss.max()) for loss, _, count in kinds)
-    room = min(most, squares / 2 + 12 * math.sqrt(squares)) / (SIZE / 2 - 8)
+    room = min(most, squares / 2 + 12 * math.sqrt(squares)) / (_SIZE / 2 - 8)
     # The step is chosen so that the heaviest losses (all but all of them for Laplace noise) balance on the lattice.
     loss, mass, _ = max(kinds, key=lambda kind: kind[2] * float(np.sum(kind[1] * kind[0] ** 2)))
     heavy = float(loss[np.argmax(mass * loss**2)])
@@ -249,19 +258,20 @@ def _many(kinds: Sequence[tuple[Array, Array, int]]) -> Atoms:
         high, low = mass / (1 + np.exp(-loss)), mass / (1 + np.exp(loss))
         ways = [merge(high, low, step, downwards=downwards) for downwards in (False, True)]
         pair = max(ways, key=lambda way: float(np.sum((way.mass + way.other) * way.places.astype(float) ** 2)))
-        row: Array = np.zeros(SIZE)
-        fits = pair.places < SIZE // 2  # what does not fit is left out
-        places, both = pair.places[fits], (pair.mass + pair.other)[fits]
+        row: Array = np.zeros(_SIZE)
+        fits = pair.places < _SIZE // 2  # what does not fit is left out
+        # No loss is below 0, unless by rounding: -l would count as +l.
+        places, both = np.maximum(pair.places[fits], 0), (pair.mass + pair.other)[fits]
         share = 1 / (1 + np.exp(-step * places))  # of the mass of +l and -l that lies at +l, with the example
-        row += np.bincount(places % SIZE, both * (1 - share), minlength=SIZE)
-        row += np.bincount(-places % SIZE, both * share, minlength=SIZE)
+        row += np.bincount(places % _SIZE, both * (1 - share), minlength=_SIZE)
+        row += np.bincount(-places % _SIZE, both * share, minlength=_SIZE)
         rows.append((row, count))
-    total = law_of_sum(rows, SIZE)
+    total = law_of_sum(rows, _SIZE)
     # Without the example the loss leans to the left: its left half is known best; the right one follows by symmetry.
     # What comes back there, having left the window on the right, or on the left a second time, is charged.
-    mirrored = [(row[-np.arange(SIZE)], count) for row, count in rows]
-    error = total.error + _beyond(rows, SIZE // 2) + _beyond(mirrored, SIZE)
-    half = np.arange(1, SIZE // 2)
+    mirrored = [(row[-np.arange(_SIZE)], count) for row, count in rows]
+    error = total.error + _beyond(rows, _SIZE // 2) + _beyond(mirrored, _SIZE)
+    half = np.arange(1, _SIZE // 2)
     without = np.maximum(total.law[-half] - error, 0.0)
     centre = max(0.0, float(total.law[0]) - error)
     tilt = np.exp(-step * half)
@@ -276,7 +286,7 @@ def _beyond(rows: Sequence[tuple[Array, int]], end: int) -> float:
     laws = []
     for law, count in rows:
         filled = np.flatnonzero(law)
-        laws.append((np.where(filled < SIZE // 2, filled, filled - SIZE), law[filled], count))
+        laws.append((np.where(filled < _SIZE // 2, filled, filled - _SIZE), law[filled], count))
     if sum(count * int(index.max()) for index, _, count in laws) < end:
         return 0.0
     tilts = np.geomspace(1e-4, 10.0, 41)[:, None] / max(int(index.max()) for index, _, _ in laws)

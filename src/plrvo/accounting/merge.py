@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from plrvo.noise.base import Array
 
 _NEAR = 2.0**-36  # of a loss, plus one: an atom so little above a lattice point is on it
-_MOST_ATOMS = 12_000  # that are collected one by one
+_MOST_ATOMS = 5_000  # that are collected one by one
 
 
 class Merged(NamedTuple):

@@ -10,9 +10,11 @@ from typing import Any
 
 from plrvo.accounting.adjacency import Adjacency, Sampling
 from plrvo.accounting.bracket import AnyLedger, Epsilon
+from plrvo.accounting.by_loss import Entry
 from plrvo.accounting.calibration import narrowest
 from plrvo.accounting.clipping import Clipping
 from plrvo.accounting.correlated import Correlation, CyclicPoisson, ledger_of
+from plrvo.accounting.ledger import Ledger
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, Specification, noise_from_dict
@@ -30,6 +32,9 @@ class Plan:
     `epsilon` is the budget, None for a noise that was given rather than fitted to one. With a `correlation` the noise
     is that of its rows, the sampling rate is 1, and the adjacency is zero-out (theory, section 11). `clipping` says
     which norm of a gradient the workload's clip bounds; the dimension is that of all that is trained under any of them.
+
+    `stages` are the kinds of step that a schedule made of it, with the steps of each: noise and clip are those of the
+    first, rate and dimension those of all, and the bracket is that of all of them together.
     """
 
     noise: Noise
@@ -38,6 +43,7 @@ class Plan:
     delta: float
     correlation: Correlation | None = field(default=None, kw_only=True)
     clipping: Clipping = field(default=Clipping.flat, kw_only=True)
+    stages: tuple[Entry, ...] = field(default=(), kw_only=True)
     bracket: Epsilon = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,6 +54,8 @@ class Plan:
             positive(epsilon=self.epsilon)
         object.__setattr__(self, "clipping", Clipping.named(self.clipping))
         _check_clipping(self.clipping, self.noise, self.correlation)
+        if self.stages:
+            self._check_stages()
         object.__setattr__(self, "bracket", self.ledger(self.workload.steps).epsilon(self.delta))
         # Another version rounds the last digits otherwise.
         self._keeps(None if self.epsilon is None else self.epsilon * (1 + LAST_DIGITS))
@@ -80,6 +88,16 @@ class Plan:
         charged = _charged(workload, Clipping.named(clipping))
         noise = narrowest(shape, charged, epsilon, delta, correlation)
         return Plan.certify(noise, workload, delta, epsilon, correlation, clipping)
+
+    def _check_stages(self) -> None:
+        """Refuse kinds of step that are not this plan with other widths, or not its steps."""
+        if self.correlation is not None or self.epsilon is not None:
+            raise InvalidArgument("stages", len(self.stages), "none beside a correlation or a budget: one noise")
+        noise, first = self.stages[0]
+        steps = sum(work.steps for _, work in self.stages)
+        alike = all(replace(work, clip=first.clip, steps=first.steps) == first for _, work in self.stages)
+        if not alike or (noise, replace(first, steps=steps)) != (self.noise, self.charged):
+            raise InvalidArgument("stages", steps, "the plan's steps and rate, and its noise and clip at first")
 
     def _keeps(self, most: float | None) -> None:
         # All digits: where the last ones decide, a rounded number would refuse 30 for being more than 30.
@@ -118,7 +136,11 @@ class Plan:
         return Sampling.cyclic if isinstance(self.correlation.participation, CyclicPoisson) else Sampling.order
 
     def ledger(self, taken: int) -> AnyLedger:
-        """What has been released after so many of its steps."""
+        """What has been released after so many of its steps; with stages, after none or all."""
+        if self.stages and taken not in (0, self.workload.steps):
+            raise InvalidArgument("steps", taken, f"0 or {self.workload.steps}: stages do not say which step came when")
+        if self.stages and taken:
+            return Ledger(self.stages, layered=self.clipping.layered)
         return ledger_of(self.noise, self.charged, self.correlation, taken, layered=self.clipping.layered)
 
     def to_dict(self, form: int = FORMAT) -> dict[str, Any]:
@@ -133,6 +155,7 @@ class Plan:
             "workload": (self.workload if says_clipping else self.charged).to_dict(),
             **({"clipping": str(self.clipping)} if says_clipping else {}),
             **({} if self.correlation is None else {"correlation": self.correlation.to_dict()}),
+            **({"stages": Ledger(self.stages).to_list()} if self.stages else {}),
             "epsilon": self.epsilon,
             "delta": self.delta,
             "epsilon_certified": self.bracket.certified,
@@ -155,7 +178,15 @@ class Plan:
             correlation = None if correlated is None else Correlation.from_dict(correlated)
             budget = description["epsilon"]
             delta = description["delta"]
-            plan = Plan(noise, workload, budget, delta, correlation=correlation, clipping=Clipping.named(said))
+            plan = Plan(
+                noise,
+                workload,
+                budget,
+                delta,
+                correlation=correlation,
+                clipping=Clipping.named(said),
+                stages=Ledger.from_list(description.get("stages", [])).entries,
+            )
             plan.check_clipping(clipping)
             claimed = float(description["epsilon_certified"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -186,6 +217,8 @@ def _check_clipping(clipping: Clipping, noise: Noise, correlation: Correlation |
     """Refuse a clipping whose worst gradient is not known for this noise."""
     if noise.cell and clipping is not Clipping.flat:
         raise InvalidArgument("clipping", str(clipping), "flat: exact mode rounds gradients whose l2 norm is clipped")
+    if clipping is Clipping.adaptive and correlation is not None:
+        raise InvalidArgument("clipping", "adaptive", "flat or per_layer: correlated noise has one width over a run")
     if clipping is not Clipping.l1:
         return
     if correlation is not None:

@@ -39,17 +39,18 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from plrvo.accounting.contour import LARGEST_CLIP, contours
+from plrvo.accounting.contour import LARGEST_CLIP, Contour, contours
 from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.noise.base import Array
 from plrvo.noise.lomax import Lomax
 
 _SMALL = 0.2  # of the clip: shifts up to here are bounded together
-_ENERGIES = 800
-_FIRST_LARGE = round(_SMALL**2 * _ENERGIES)
+ENERGIES = 800
+_FIRST_LARGE = round(_SMALL**2 * ENERGIES)
 _ENERGY_RATIO = 1.032  # of neighbouring large shifts
-_KNOTS = 8  # every so many energies the bound for small shifts is computed; its logarithm is convex in the energy
+_KNOTS = 20  # every so many energies the bound for small shifts is computed; its logarithm is convex in the energy
 _PER_SIGNAL = 20  # lattice points
 _SINGLE_UNTIL, _UNTIL = 5.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
 _RAISED = 1e-9  # relative, for the rounding of B
@@ -74,45 +75,85 @@ class Profile:
 @lru_cache(maxsize=64)
 def profile(law: Lomax, clip: float) -> Profile | None:
     """The dominating pair of a shift by up to `clip` (in units of the law), None where it is not worth while."""
-    signal = clip * math.sqrt(law.information)
-    if not (_LEAST_SIGNAL <= signal <= _LARGEST_SIGNAL and clip <= LARGEST_CLIP and law.k >= _LEAST_K):
+    if not worth_while(law, clip):
         return None
-    step = signal / _PER_SIGNAL
-    last = math.ceil((_UNTIL * signal + signal**2 / 2) / step)
+    step, near, last = lattice(clip * math.sqrt(law.information))
     y = step * np.arange(last + 1.0)
-    small, whole = contours(law, clip, (_SMALL, 1.0))
-    log_b = (whole.log_bound(np.array([clip**2]))[0] - np.multiply.outer(y, whole.lines - 1)).min(axis=1)
-    bound = np.minimum(np.exp(log_b), 1.0)
-    near = y[: math.ceil((_SINGLE_UNTIL * signal + signal**2 / 2) / step) + 1]
-    knots = np.arange(0.0, _ENERGIES + 1, _KNOTS)
-    between = np.arange(1.0, _ENERGIES + 1)
-    at_knots = small.log_bound(clip**2 * knots / _ENERGIES)
-    start = np.array([np.interp(between, knots, column) for column in at_knots.T]).T
-    rows = [np.zeros(len(near))]
-    rows += [np.exp(np.minimum((row - np.multiply.outer(near, small.lines - 1)).min(axis=1), 0.0)) for row in start]
-    one_by_one = _with_large_shifts(law, clip, step, np.array(rows))
-    bound[: len(near)] = np.minimum(bound[: len(near)], one_by_one)
+    bound = energy_bounds(law, clip, y, near, first=ENERGIES)[0]
     if law.k == math.inf:
         majorant = clip * _LAPLACE_MAJORANT
         bound = np.minimum(bound, [gaussian_delta(majorant, float(at)) for at in y])
-    return _pair(y, bound * (1 + _RAISED))
+    return hull_pair(y, bound)
 
 
-def _with_large_shifts(law: Lomax, clip: float, step: float, bounds: Array) -> Array:
-    """The bound for the whole energy and all shifts. `bounds`: a row for each energy, for small shifts; y = 0, step, ..
+def worth_while(law: Lomax, clip: float) -> bool:
+    """Whether a shift by up to `clip` has a bound that may be better than others."""
+    signal = clip * math.sqrt(law.information)
+    return _LEAST_SIGNAL <= signal <= _LARGEST_SIGNAL and clip <= LARGEST_CLIP and law.k >= _LEAST_K
 
-    Rows are turned into all shifts' in place, in blocks that do not depend on each other.
+
+def lattice(signal: float) -> tuple[float, int, int]:
+    """The step of levels y, the place up to which large shifts are added one by one, and the last place."""
+    step = signal / _PER_SIGNAL
+    near, last = (math.ceil((many * signal + signal**2 / 2) / step) for many in (_SINGLE_UNTIL, _UNTIL))
+    return step, near, last
+
+
+def energy_bounds(law: Lomax, clip: float, y: Array, near: int, first: int = 0) -> Array:
+    """Bounds at the levels y, multiples of their step up to place `near`: a row for each energy j C^2/ENERGIES.
+
+    j runs from `first` to ENERGIES.
+    """
+    small, whole = contours(law, clip, (_SMALL, 1.0))
+    bounds = _of_energies(whole, clip, y)[first:] if first < ENERGIES else _of_energy(whole, clip**2, y)
+    one_by_one = _with_large_shifts(law, clip, float(y[1]), _of_energies(small, clip, y[: near + 1]), first)
+    np.minimum(bounds[:, : near + 1], one_by_one, out=bounds[:, : near + 1])
+    return bounds
+
+
+def _of_energies(contour: Contour, clip: float, y: Array) -> Array:
+    """Its bound for all energies, by chords of its logarithm between some of them."""
+    knots = np.arange(0.0, ENERGIES + 1, _KNOTS)
+    at_knots = contour.log_bound(clip**2 * knots / ENERGIES)
+    energies = np.arange(1, ENERGIES + 1)
+    left = (energies - 1) // _KNOTS  # the knot to the left, or the one before
+    share = (energies / _KNOTS - left)[:, None]
+    # Any line is valid: those that are best at both knots, and the one in the middle of them.
+    best = np.array([_exponents(contour, row, y).argmin(axis=1) for row in at_knots])
+    exponent = np.full((ENERGIES, len(y)), np.inf)
+    for line in (best[left], best[left + 1], (best[left] + best[left + 1]) // 2):
+        chord = (1 - share) * at_knots[left[:, None], line] + share * at_knots[left[:, None] + 1, line]
+        np.minimum(exponent, chord - y * (contour.lines[line] - 1), out=exponent)
+    return np.concatenate([np.zeros((1, len(y))), np.exp(np.minimum(exponent, 0.0))])
+
+
+def _of_energy(contour: Contour, energy: float, y: Array) -> Array:
+    exponent = _exponents(contour, contour.log_bound(np.array([energy]))[0], y).min(axis=1)
+    return np.exp(np.minimum(exponent, 0.0))[None, :]
+
+
+def _exponents(contour: Contour, log_bound: Array, y: Array) -> Array:
+    """Of the bound that each line gives (columns) at each level (rows)."""
+    return np.asarray(log_bound - np.multiply.outer(y, contour.lines - 1))
+
+
+def _with_large_shifts(law: Lomax, clip: float, step: float, bounds: Array, first: int) -> Array:
+    """The bounds for all shifts, of energies from `first` on. `bounds`: a row for each energy, for small shifts.
+
+    Rows are turned into all shifts' in place, in blocks that do not depend on each other. A row between
+    ENERGIES - spent and `first` is not read again.
     """
     spent = _FIRST_LARGE
-    while spent < _ENERGIES:
-        index = min(max(spent + 1, math.floor(spent * _ENERGY_RATIO)), _ENERGIES)
-        matrix, constant = _added(law, clip * math.sqrt(index / _ENERGIES), step, bounds.shape[1])
-        for first in range(spent, _ENERGIES + 1, spent):
-            block = slice(first, min(first + spent, _ENERGIES + 1))
-            rest = bounds[first - spent : block.stop - spent]
-            np.maximum(bounds[block], rest @ matrix + constant, out=bounds[block])
+    while spent < ENERGIES:
+        index = min(max(spent + 1, math.floor(spent * _ENERGY_RATIO)), ENERGIES)
+        matrix, constant = _added(law, clip * math.sqrt(index / ENERGIES), step, bounds.shape[1])
+        for start, stop in ((spent, min(first, ENERGIES - spent + 1)), (max(first, spent), ENERGIES + 1)):
+            for low in range(start, stop, spent):
+                block = slice(low, min(low + spent, stop))
+                rest = bounds[low - spent : block.stop - spent]
+                np.maximum(bounds[block], rest @ matrix + constant, out=bounds[block])
         spent = index
-    return bounds[-1]
+    return bounds[first:]
 
 
 def _added(law: Lomax, s: float, step: float, count: int) -> tuple[Array, Array]:
@@ -123,8 +164,8 @@ def _added(law: Lomax, s: float, step: float, count: int) -> tuple[Array, Array]
     mass = _lattice_pair(law, s, step)
     reach = len(mass) // 2
     # The value at y - l: a row for each place from -reach to count - 1 + reach, a column for each y.
-    distance = np.arange(count) - np.arange(-reach, count + reach)[:, None]
-    taken = np.where(np.abs(distance) <= reach, mass[np.clip(distance, -reach, reach) + reach], 0.0)
+    around = np.concatenate([np.zeros(count - 1), mass, np.zeros(count - 1)])
+    taken = sliding_window_view(around, count)[::-1]
     fall = np.exp(-step * np.arange(reach, 0.0, -1.0))
     matrix = taken[reach : reach + count].copy()
     matrix[reach:0:-1] += fall[:, None] * taken[:reach]
@@ -147,8 +188,9 @@ def _lattice_pair(law: Lomax, s: float, step: float) -> Array:
     return np.concatenate([mirrored[:0:-1], [at[0] + mirrored[0]], at[1:]]) / total
 
 
-def _pair(y: Array, bound: Array) -> Profile:
-    """The symmetric hull, as masses at y >= 0."""
+def hull_pair(y: Array, bound: Array) -> Profile:
+    """The symmetric hull of a bound at levels y from 0 on, as masses."""
+    bound = bound * (1 + _RAISED)
     a = np.expm1(y)  # a - 1, whose differences keep their digits
     at_one = (2 * bound + a) / (a + 2)
     start = int(np.argmin(at_one))

@@ -19,11 +19,12 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from plrvo.accounting.loss_distribution import Loss, places_between
+from plrvo.accounting.losses import Loss, places_between
 from plrvo.noise.base import Array
 from plrvo.noise.quadrature import legendre
 
 _U = 2.0**-53
+_MANY = 64  # steps, from which on all have the same places
 _LARGEST_SIGNAL = 1000.0  # beyond it a step does not fit into memory
 
 
@@ -42,16 +43,18 @@ class Steps:
     def loss(self, interval: float, log_cut: float, added: bool) -> Loss:
         """x is cut where each tail has the mass e^log_cut."""
         reach = -float(special.ndtri_exp(log_cut))
-        return _one_step(self.signal, self.rate, interval, reach, 2 * math.exp(log_cut) * 1.01, added)
+        return _one_step(
+            self.signal, self.rate, interval, reach, 2 * math.exp(log_cut) * 1.01, added, min(self.count, _MANY)
+        )
 
 
 @lru_cache(maxsize=32)
-def _one_step(m: float, q: float, interval: float, reach: float, lost: float, added: bool) -> Loss:
+def _one_step(m: float, q: float, interval: float, reach: float, lost: float, added: bool, count: int) -> Loss:
     """x from -reach to m + reach, cut at the grid's losses and at least every fiftieth of a standard deviation."""
     start, end = -reach, m + reach
     extra = np.arange(start, end, min(0.02, 0.1 / m))
     low, high = (float(v) for v in _loss(np.array([start, end]), m, q))
-    places = places_between(-high, -low, interval) if added else places_between(low, high, interval)
+    places = places_between(*((-high, -low) if added else (low, high)), interval, count)
     grid = interval * (-places if added else places)
     if q < 1:
         # e^L - (1-q) = e^L (1 - e^(log(1-q) - L)): as q goes to 1 the difference alone would lose its digits.

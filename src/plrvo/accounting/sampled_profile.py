@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plrvo.accounting.loss_distribution import Loss, places_between
-from plrvo.accounting.profile import Profile, profile
-from plrvo.accounting.workload import Workload
-from plrvo.noise.base import Array, Noise
+from plrvo.accounting.losses import Loss, spread
+from plrvo.accounting.profile import Profile
+from plrvo.noise.base import Array
 
 _U = 2.0**-53
 
@@ -50,16 +49,9 @@ class ProfileSteps:
             mass = np.append(mass, pair.infinite if added else (1 - q) * pair.infinite)
         elif added:
             lost = pair.infinite
-        places = places_between(float(losses.min()), float(losses.max()), interval)
-        cell = np.clip(np.searchsorted(interval * places, losses, "right") - 1, 0, len(places) - 2)
-        below, gap = interval * places[cell], interval * (places[cell + 1] - places[cell])
-        upper = mass * np.clip(np.expm1(below - losses) / np.expm1(-gap), 0.0, 1.0)
-        masses: Array = np.zeros(len(places))
-        masses += np.bincount(cell, mass - upper, len(places)) + np.bincount(cell + 1, upper, len(places))
-        filled = masses > 0
-        places, masses = places[filled], masses[filled]
+        places, masses = spread(losses, mass, interval, self.count)
         error = 16 * _U * (1 + float(np.abs(losses).max()) + float(pair.y[-1]))
-        return Loss(interval, places.astype(np.int64), masses, error, 16 * _U, lost * (1 + 16 * _U))
+        return Loss(interval, places, masses, error, 16 * _U, lost * (1 + 16 * _U))
 
 
 def sampled_loss(y: Array, q: float) -> Array:
@@ -67,15 +59,3 @@ def sampled_loss(y: Array, q: float) -> Array:
     with np.errstate(over="ignore"):
         near = np.log1p(q * np.expm1(np.clip(y, -1.0, 30.0)))
         return np.where(np.abs(y - 14.5) <= 15.5, near, np.logaddexp(math.log1p(-q), math.log(q) + y))
-
-
-def profile_steps(noise: Noise, work: Workload) -> ProfileSteps | None:
-    """The steps of a workload; None where the noise has no profile, or none that is worth while."""
-    continuous = noise.before_rounding
-    found = continuous.lomax
-    if found is None or continuous.shared:
-        return None
-    law, unit = found
-    clip = math.nextafter(noise.sensitivity(work.clip, work.dimension) / unit * (1 + 2.0**-50), math.inf)
-    pair = profile(law, clip)
-    return None if pair is None else ProfileSteps(pair, work.sample_rate, work.steps)

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plrvo import appearance
 from plrvo.designer.comparison import WinningMap
 from plrvo.designer.predictor import ThetaPredictor
-from plrvo.designer.problem import Point
+from plrvo.designer.problem import Accountant, Point
 from plrvo.designer.search_space import SearchSpace
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_BLUE, _RED = "#2a6fbb", "#c0392b"
+
+# What the outline of a space is drawn by, where its accountant may allow more.
+_BY = {Accountant.certified: ", c2 by moments"}
 
 
 def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]:
@@ -60,7 +63,7 @@ def search_space(space: SearchSpace, chosen: Point | None = None) -> Figure:
             facecolor="none",
             edgecolor="black",
             linewidth=1.6,
-            label="feasible (c0 to c4)",
+            label=f"feasible (c0 to c4{_BY.get(problem.accountant, '')})",
         )
     if np.any(most > least):
         axes.fill_between(
@@ -68,7 +71,7 @@ def search_space(space: SearchSpace, chosen: Point | None = None) -> Figure:
             np.exp(least),
             np.exp(most),
             where=most > least,
-            color=_RED,
+            color=appearance.GAMMA.colour,
             alpha=0.75,
             linewidth=0,
             label="indicator region (one coordinate)",
@@ -77,7 +80,14 @@ def search_space(space: SearchSpace, chosen: Point | None = None) -> Figure:
     if chosen is not None:
         theta = chosen.theta * chosen.clip / problem.clip_min
         axes.plot(
-            chosen.k, theta, "*", color=_RED, markersize=15, markeredgecolor="white", clip_on=False, label="chosen"
+            chosen.k,
+            theta,
+            "*",
+            color=appearance.GAMMA.colour,
+            markersize=15,
+            markeredgecolor="white",
+            clip_on=False,
+            label="chosen",
         )
     work = problem.work
     axes.set(
@@ -101,7 +111,7 @@ def predictor(trained: ThetaPredictor) -> Figure:
     truth, predicted = np.exp(trained.held_out.truth), np.exp(trained.held_out.predicted)
     ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
     left.plot(ends, ends, color="0.6", linewidth=1)
-    left.plot(truth, predicted, ".", color=_BLUE, markersize=4)
+    left.plot(truth, predicted, ".", color=appearance.CERTIFIED.colour, markersize=4)
     left.set(
         xscale="log",
         yscale="log",
@@ -110,7 +120,7 @@ def predictor(trained: ThetaPredictor) -> Figure:
         title=f"held out: error {trained.held_out.gain:.0f} times below the mean's",
     )
     names = sorted(trained.importances, key=lambda name: trained.importances[name])
-    right.barh(names, [trained.importances[name] for name in names], color=_BLUE)
+    right.barh(names, [trained.importances[name] for name in names], color=appearance.CERTIFIED.colour)
     right.set(xlabel="importance", title="what the prediction rests on")
     for axes in (left, right):
         axes.title.set_fontsize(10)

@@ -148,7 +148,8 @@ class SearchSpace:
     def outline(self) -> tuple[Array, Array, Array]:
         """log(k-1), and the logs of both bounds on theta, at shapes close enough to interpolate between.
 
-        The upper bound is the one that the search runs on, within two percent: for proposals and pictures.
+        The upper bound is the one that the search runs on, within two percent of that by moments: for proposals and
+        pictures. Where certificates are tighter than moments a larger theta is feasible too.
         """
         log_k, privacy, hint = (
             np.linspace(math.log(0.1), math.log(self.problem.limits.k_max - 1), 24),

@@ -132,6 +132,7 @@ class _Search:
         if exact:
             slow = self.problem.accountant is Accountant.certified
             cost, tolerance = self.privacy.exact, _SLOW_TOLERANCE if slow else _FINAL_TOLERANCE
+            hint = self.privacy.largest_theta(self.privacy.nearly, k, hint, tolerance) or hint if slow else hint
         theta = self.privacy.largest_theta(cost, k, hint, tolerance)
         room = math.log(theta / smallest_theta(k, self.limits)) if theta > 0 else -math.inf
         return _Candidate(k, theta, room)

@@ -98,10 +98,12 @@ class Noise(ABC):
         raise NotImplementedError(f"{self.kind} noise is not drawn in floating point")
 
     @abstractmethod
-    def log_density(self, z: ArrayLike) -> Array: ...
+    def log_density(self, z: ArrayLike) -> Array:
+        """log p(z), elementwise."""
 
     @abstractmethod
-    def cdf(self, z: ArrayLike) -> Array: ...
+    def cdf(self, z: ArrayLike) -> Array:
+        """The probability of at most z, elementwise."""
 
     @abstractmethod
     def score(self, z: Any) -> Any:
@@ -114,7 +116,8 @@ class Noise(ABC):
 
     @property
     @abstractmethod
-    def variance(self) -> float: ...
+    def variance(self) -> float:
+        """E z^2, `inf` where it diverges."""
 
     @abstractmethod
     def fisher_information(self, dimension: int = 1) -> float:

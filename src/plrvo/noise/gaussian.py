@@ -22,7 +22,14 @@ from plrvo.noise.spans import MakeKernel
 
 @dataclass(frozen=True)
 class Gaussian(Noise):
-    """Independent normal noise of standard deviation `sigma` at sum scale (noise multiplier times clip)."""
+    """Independent normal noise of standard deviation `sigma` at sum scale (noise multiplier times clip).
+
+    Args:
+        sigma: the standard deviation, in the unit of the gradients: noise multiplier times clip.
+
+    Raises:
+        InvalidArgument: for a value that makes no noise of it.
+    """
 
     sigma: float
     kind: ClassVar[str] = "gaussian"

@@ -55,6 +55,13 @@ class GeneralisedGaussian(Noise):
     >>> noise = GeneralisedGaussian(shape=1.5, width=2.0)
     >>> round(noise.distortion, 6), round(noise.fisher_information(), 6)
     (1.31891, 0.370943)
+
+    Args:
+        shape: the power of |z| in the exponent, from 1 to 2.
+        width: where the exponent is one, in the unit of the gradients.
+
+    Raises:
+        InvalidArgument: for a value that makes no noise of it.
     """
 
     shape: float

@@ -45,7 +45,14 @@ def laplace_log_moment(t: ArrayLike, eta: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class Laplace(Noise):
-    """Independent Laplace noise of scale `b`: density exp(-|z|/b) / 2b."""
+    """Independent Laplace noise of scale `b`: density exp(-|z|/b) / 2b.
+
+    Args:
+        b: the scale, which is also E|z|, in the unit of the gradients.
+
+    Raises:
+        InvalidArgument: for a value that makes no noise of it.
+    """
 
     b: float
     kind: ClassVar[str] = "laplace"

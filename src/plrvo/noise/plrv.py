@@ -92,6 +92,22 @@ class _Mixture(Noise):
         return (unit, unit) if self.seed.log_concave else (unit / _SPREAD, 1 / self.seed.mean)
 
     @property
+    def lomax(self) -> tuple[Lomax, float] | None:
+        """Laplace noise of the largest score, or the noise itself where its seed is Gamma's; None if shared."""
+        scale, k = self.laplace_scale, self.seed.gamma_shape
+        # At such a k the two are the same.
+        return None if scale is None else (Lomax(k if k < _NEARLY_LAPLACE else math.inf), scale)
+
+    @property
+    def laplace_scale(self) -> float | None:
+        """1/(sup of the score), rounded down, whatever the seed (theory, Lemma 16)."""
+        return None if self.shared else (1 - self._score_margin) / self._score_bound
+
+    @property
+    def _score_margin(self) -> float:
+        return 1e-11  # of cumulants, which tests compare with mpmath
+
+    @property
     def largest_order(self) -> int:
         return 1 << 11
 
@@ -245,7 +261,15 @@ class _Mixture(Noise):
 
 @dataclass(frozen=True)
 class PLRV(_Mixture):
-    """PLRV noise with any seed. For a Gamma seed use `GammaPLRV`, which is exact and faster."""
+    """PLRV noise with any seed. For a Gamma seed use `GammaPLRV`, which is exact and faster.
+
+    Args:
+        seed: the law of the inverse scale.
+        shared: one inverse scale for all coordinates of a step, in the place of one for each.
+
+    Raises:
+        InvalidArgument: for a value that makes no noise of it.
+    """
 
     seed: Seed = field()
     shared: bool = False
@@ -275,6 +299,14 @@ class GammaPLRV(_Mixture):
     >>> noise = GammaPLRV(k=60_000, theta=1e-5)
     >>> round(noise.distortion, 6)
     1.666694
+
+    Args:
+        k: the shape of the inverse scale; E|z| is finite above 1.
+        theta: its scale; E|z| = 1/((k - 1) theta).
+        shared: one inverse scale for all coordinates of a step, in the place of one for each.
+
+    Raises:
+        InvalidArgument: for a value that makes no noise of it.
     """
 
     k: float
@@ -303,14 +335,8 @@ class GammaPLRV(_Mixture):
         return (self.k + 1) * self.theta
 
     @property
-    def lomax(self) -> tuple[Lomax, float]:
-        # Laplace noise of this scale shows at least as much (theory, Lemma 16); at such a k the two are the same.
-        return Lomax(self.k if self.k < _NEARLY_LAPLACE else math.inf), (1 - 2.0**-50) / self._score_bound
-
-    @property
-    def laplace_scale(self) -> float | None:
-        """1/((k+1) theta) for k >= 1, rounded down: the score is at most (k+1) theta (theory, Lemma 16)."""
-        return (1 - 2.0**-50) / self._score_bound if self.k >= 1 and not self.shared else None
+    def _score_margin(self) -> float:
+        return 2.0**-50  # of a product
 
     @property
     def _scales(self) -> tuple[float, float]:

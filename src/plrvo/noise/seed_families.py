@@ -32,7 +32,15 @@ class _FromLow(Seed):
 
 @dataclass(frozen=True)
 class UniformSeed(_FromLow):
-    """Uniform on [low, high], low >= 0; with low = 0 the noise has no finite expected size."""
+    """Uniform on [low, high], low >= 0; with low = 0 the noise has no finite expected size.
+
+    Args:
+        low: the lower end; 0 or above.
+        high: the upper end.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
+    """
 
     low: float
     high: float
@@ -96,7 +104,16 @@ class UniformSeed(_FromLow):
 
 @dataclass(frozen=True)
 class TruncatedNormalSeed(_FromLow):
-    """A normal variable of the given mean and std, conditioned on being at least `low` >= 0."""
+    """A normal variable of the given mean and std, conditioned on being at least `low` >= 0.
+
+    Args:
+        mean_before: the mean before it is cut.
+        std: the standard deviation before it is cut.
+        low: where it is cut; 0 or above.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
+    """
 
     mean_before: float
     std: float

@@ -89,11 +89,18 @@ class Seed(ABC):
         return (self,)
 
     @property
+    def gamma_shape(self) -> float:
+        """k of a Gamma law; `inf` for another, which is known by its largest score only."""
+        return math.inf
+
+    @property
     def mean(self) -> float:
+        """E u."""
         return float(self.cumulants(0.0)[1])
 
     @property
     def second_moment(self) -> float:
+        """E u^2."""
         _, mean, variance = self.cumulants(0.0)
         return float(variance + mean**2)
 
@@ -110,6 +117,7 @@ class Seed(ABC):
         return integral / math.factorial(power - 1)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, which `seed_from_dict` reads."""
         return {"seed": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
 
@@ -152,6 +160,10 @@ class _GammaFamily(Seed):
         return np.asarray(special.gammainc(self._shape, np.maximum(np.asarray(u, dtype=float), 0) / self._scale))
 
     @property
+    def gamma_shape(self) -> float:
+        return self._shape
+
+    @property
     def order_at_zero(self) -> float:
         return self._shape
 
@@ -167,7 +179,15 @@ class _GammaFamily(Seed):
 
 @dataclass(frozen=True)
 class GammaSeed(_GammaFamily):
-    """Gamma with shape k and **scale** theta: mean k theta, variance k theta^2."""
+    """Gamma with shape k and **scale** theta: mean k theta, variance k theta^2.
+
+    Args:
+        k: the shape.
+        theta: the scale.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
+    """
 
     k: float
     theta: float
@@ -191,7 +211,14 @@ class GammaSeed(_GammaFamily):
 
 @dataclass(frozen=True)
 class ExponentialSeed(_GammaFamily):
-    """Exponential with mean `scale`; the noise it makes has no finite expected size (E[1/u] diverges)."""
+    """Exponential with mean `scale`; the noise it makes has no finite expected size (E[1/u] diverges).
+
+    Args:
+        scale: the mean.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
+    """
 
     scale: float
     kind: ClassVar[str] = "exponential"
@@ -214,7 +241,15 @@ class ExponentialSeed(_GammaFamily):
 
 @dataclass(frozen=True)
 class ChiSquaredSeed(_GammaFamily):
-    """`scale` times a chi-squared variable with `degrees` degrees of freedom."""
+    """`scale` times a chi-squared variable with `degrees` degrees of freedom.
+
+    Args:
+        degrees: the degrees of freedom.
+        scale: a factor.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
+    """
 
     degrees: float
     scale: float = 1.0
@@ -238,7 +273,15 @@ class ChiSquaredSeed(_GammaFamily):
 
 @dataclass(frozen=True)
 class SumSeed(Seed):
-    """u = a_1 x_1 + a_2 x_2 + ..., a_j > 0, with independent seeds x_j."""
+    """u = a_1 x_1 + a_2 x_2 + ..., a_j > 0, with independent seeds x_j.
+
+    Args:
+        weights: a_1, a_2, ..., all positive.
+        seeds: x_1, x_2, ..., as many.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
+    """
 
     weights: tuple[float, ...]
     seeds: tuple[Seed, ...]

@@ -13,7 +13,17 @@ from plrvo.validate import InvalidArgument
 
 
 def noise_from_dict(description: Mapping[str, Any]) -> Noise:
-    """The noise that `noise.to_dict()` described."""
+    """The noise that `noise.to_dict()` described.
+
+    Args:
+        description: plain data, with the kind under `noise` and the parameters by their names.
+
+    Returns:
+        The noise, of the class that its kind names.
+
+    Raises:
+        InvalidArgument: for a kind that there is not, and for parameters that it does not have.
+    """
     return _build("noise", NOISES, description)
 
 

@@ -33,6 +33,13 @@ class WeibullSeed(Seed):
     rule converges geometrically.
 
     Shapes below 0.2 are refused: the smaller the shape, the more scales the law of u has.
+
+    Args:
+        shape: the power; at least 0.2.
+        scale: the 63rd percentile.
+
+    Raises:
+        InvalidArgument: for a value that makes no distribution of it.
     """
 
     shape: float

@@ -87,9 +87,9 @@ def test_the_unit_of_the_matrix_does_not_matter() -> None:
 
 def test_full_batches_take_seconds_and_a_file_cannot_ask_for_hours() -> None:
     """A thousand full-batch steps have half a million pairs of visits. They took a minute; two seconds are ample."""
-    start = time.perf_counter()
+    start = time.process_time()
     found = Correlation(SquareRoot(), Participation(steps_per_epoch=1, epochs=1000)).sensitivity(1000)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     c = np.cumprod(np.concatenate([[1.0], (2 * np.arange(1.0, 1000) - 1) / (2 * np.arange(1.0, 1000))]))
     rows = np.cumsum(c)  # all visits together move row t by c_0 + ... + c_t
     assert found.value == pytest.approx(math.sqrt(math.fsum(rows**2)), rel=1e-9)
