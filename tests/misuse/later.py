@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from plrvo.training import recording
 from plrvo.training.loss_form import NotASum
+from plrvo.validate import InvalidArgument
 
 OFF = 4  # steps in which the term does not count
 
@@ -162,3 +163,29 @@ def teacher(mode: str) -> None:
             outputs = run.module(x)
             functional.mse_loss(outputs, wide(x) if wanted is None else wanted).backward()
             run.optimizer.step()
+
+
+class _NormalisedBehindZero(nn.Module):
+    """A hook divides gradients by their norm over the batch; at first they are zero, since the head is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.head = nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.into(x).tanh()
+        if hidden.requires_grad:
+            hidden.register_hook(lambda g: g / (g.norm() + 1e-12))
+        return self.head(hidden)  # type: ignore[no-any-return]
+
+
+@B.row(
+    "begin with a head of zeros, behind which a hook averages gradients over the batch",
+    "refused at the next batch: a module in which a parameter had no gradient is tried again",
+    modes=("bookkeeping", "hooks"),
+    error=InvalidArgument,
+    match="gradients",
+)
+def behind_zero(mode: str) -> None:
+    Private(mode, _NormalisedBehindZero()).train(steps=3)

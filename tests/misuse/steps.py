@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import plrvo
-from plrvo.training import BudgetExhausted
+from plrvo.training import BudgetExhausted, PrivacyEngine
 from plrvo.training.draws import BatchMismatch
 from plrvo.training.loss_form import NotASum
 from plrvo.validate import InvalidArgument
@@ -255,12 +255,19 @@ def loaded_over(mode: str) -> None:
         second.engine.load_checkpoint(path=path, module=second.module, optimizer=second.optimizer)
 
 
-@C.row("use a schedule of the clip", "refused at its first step", error=InvalidArgument, match="max_grad_norm")
+@C.row(
+    "use Opacus's schedule of the clip, or any with a plan",
+    "refused at its first step",
+    error=InvalidArgument,
+    match="max_grad_norm",
+)
 def clip_schedule(mode: str) -> None:
     ExponentialGradClip(Private(mode).optimizer, gamma=2.0).step()
 
 
-@C.row("use a schedule of the noise", "refused", error=InvalidArgument, match="noise_multiplier")
+@C.row(
+    "use Opacus's schedule of the noise, or any with a plan", "refused", error=InvalidArgument, match="noise_multiplier"
+)
 def noise_schedule(mode: str) -> None:
     ExponentialNoise(Private(mode).optimizer, gamma=0.5).step()
 
@@ -676,3 +683,23 @@ def finished_checkpoint(mode: str) -> None:
 )
 def pickled(mode: str) -> None:
     copy.deepcopy(Private(mode).optimizer)
+
+
+@C.row(
+    "make two modules private under one engine, and save a checkpoint of one",
+    "refused: the file would hold the other's sampler; an engine of its own for each keeps checkpoints",
+    modes=ANY,
+    error=InvalidArgument,
+    match="an engine with 2 private modules",
+)
+def checkpoint_of_one_of_two(mode: str) -> None:
+    engine, runs = PrivacyEngine(), []
+    for _ in range(2):
+        module = mlp()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        loader = DataLoader(data(), batch_size=10)
+        made = engine.make_private(
+            module=module, optimizer=optimizer, data_loader=loader, noise_multiplier=1.0, max_grad_norm=1.0
+        )
+        runs.append(made)
+    engine.save_checkpoint(path="never-written", module=runs[0][0], optimizer=runs[0][1])

@@ -45,6 +45,7 @@ def private(
     clip: float = 1.0,
     epsilon: float | None = None,
     postprocess: str | None = None,
+    average: float | None = None,
     loss_reduction: str = "mean",
     learning_rate: float = 0.1,
     data: Any = None,
@@ -56,7 +57,7 @@ def private(
     module = module or small_model()
     work = plrvo.Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension_of(module))
     plan = plrvo.Plan.certify(noise, work, 1e-4, epsilon, clipping=clipping)
-    engine = PrivacyEngine(plan, postprocess=postprocess)
+    engine = PrivacyEngine(plan, postprocess=postprocess, average=average)
     prepared = engine.make_private(
         module=module,
         optimizer=torch.optim.SGD(module.parameters(), lr=learning_rate),

@@ -12,6 +12,7 @@ from opacus.layers import DPGRU, DPLSTM, DPRNN, DPMultiheadAttention
 from opacus.layers.dp_multihead_attention import SequenceBias
 from tests.training.helpers import given
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import DataLoader, Dataset
 
 import plrvo
@@ -129,7 +130,8 @@ def _difference(case: Case, mode: str) -> tuple[str, float]:
         _score(_called(private, inputs), case.dimension).mean().backward()
         optimizer.pre_step()
     released = torch.cat([p.grad.flatten() for p in optimizer.params]).double()
-    return str(engine.grad_sample_mode), float((released - expected).norm()) / CLIP
+    chosen = "hooks" if getattr(private, "replaying", ()) else str(engine.grad_sample_mode)
+    return chosen, float((released - expected).norm()) / CLIP
 
 
 class Doubled(nn.Conv1d):
@@ -158,7 +160,20 @@ class Positions(nn.Module):
         self.wte, self.wpe, self.out = nn.Embedding(9, 6), nn.Embedding(7, 6), nn.Linear(6, 3)
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.out((self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))).tanh())
+        return self.out((self.wte(ids) + self.positions(*ids.shape)).tanh())
+
+    def positions(self, rows, length):
+        return self.wpe(torch.arange(length))
+
+
+class PositionsInFront(Positions):
+    def positions(self, rows, length):
+        return self.wpe(torch.arange(length)).unsqueeze(0)
+
+
+class PositionsRepeated(Positions):
+    def positions(self, rows, length):
+        return self.wpe(torch.arange(length))[None].repeat(rows, 1, 1)
 
 
 class Tied(nn.Module):
@@ -180,6 +195,19 @@ class Sequences(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x)[0]
+
+
+class PackedSequences(nn.Module):
+    """Of different lengths, which the layer sorts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(6, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = (x[:, :, 0] > 0).sum(dim=1).clamp(min=1)
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        return self.layer(packed)[1][0][-1]
 
 
 class Attention(nn.Module):
@@ -229,8 +257,11 @@ LAYERS = [
     Case("Embedding", lambda: nn.Sequential(nn.Embedding(9, 4, padding_idx=0)), lambda: words(6)),
     Case("EmbeddingBag", lambda: nn.Sequential(nn.EmbeddingBag(9, 4)), lambda: words(6)),
     Case("positions, `wpe(torch.arange(T))`", Positions, lambda: words(6)),
+    Case("positions, `wpe(torch.arange(T)).unsqueeze(0)`", PositionsInFront, lambda: words(6)),
+    Case("positions, `wpe(torch.arange(T)).repeat(B, 1, 1)`", PositionsRepeated, lambda: words(6)),
     Case("tied embeddings", Tied, lambda: words(6)),
     Case("a parameter of the module itself (first token)", FirstToken, lambda: numbers(4, 6)),
+    _of(lambda: nn.Conv2d(4, 8, 3, groups=4), 4, 7, 7, name="Conv2d, depthwise"),
     _of(lambda: nn.LayerNorm(6), 4, 6, name="LayerNorm"),
     _of(lambda: nn.RMSNorm(6), 4, 6, name="RMSNorm"),
     _of(lambda: nn.GroupNorm(2, 4), 4, 5, 5, name="GroupNorm"),
@@ -250,13 +281,21 @@ LAYERS = [
     ),
     Case("DPGRU", lambda: Sequences(DPGRU(6, 4, batch_first=True)), lambda: numbers(4, 6)),
     Case("DPRNN", lambda: Sequences(DPRNN(6, 4, batch_first=True)), lambda: numbers(4, 6)),
-    Case("nn.LSTM", lambda: Sequences(nn.LSTM(6, 4, batch_first=True)), lambda: numbers(4, 6)),
-    Case("nn.GRU", lambda: Sequences(nn.GRU(6, 4, batch_first=True)), lambda: numbers(4, 6)),
+    *(
+        Case(
+            f"nn.{kind.__name__}{says}",
+            lambda kind=kind, o=o: Sequences(kind(6, 4, batch_first=True, **o)),
+            lambda: numbers(4, 6),
+        )
+        for kind in (nn.LSTM, nn.GRU, nn.RNN)
+        for says, o in (("", {}), (", two layers, both directions", {"num_layers": 2, "bidirectional": True}))
+    ),
     Case(
-        "nn.LSTM by get_compatible_module",
-        lambda: plrvo.PrivacyEngine.get_compatible_module(Sequences(nn.LSTM(6, 4, batch_first=True))),
+        "nn.LSTM, projections",
+        lambda: Sequences(nn.LSTM(6, 4, batch_first=True, proj_size=2)),
         lambda: numbers(4, 6),
     ),
+    Case("nn.LSTM, packed sequences", lambda: PackedSequences(), lambda: numbers(4, 6)),
     Case("nn.MultiheadAttention", lambda: Attention(nn.MultiheadAttention, batch_first=True), lambda: numbers(4, 6)),
     Case(
         "nn.MultiheadAttention by get_compatible_module",

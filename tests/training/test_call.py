@@ -69,3 +69,13 @@ def test_what_has_no_rows_has_none_in_a_part_of_the_batch():
     part = Call((torch.ones(6, 2), mask), {}, 6).picked([0, 2, 5])
     assert part.copies(1).one_more().tensors()[1] is mask
     assert [len(t) for t in part.one_more().tensors()] == [4, 3]
+
+
+def test_what_all_examples_share_is_remembered_through_calls_of_another_form():
+    """A call with a mask, one without, and one with a mask that is as large as its batch by chance."""
+    from plrvo.training.call import Inputs
+
+    inputs = Inputs()
+    inputs.note(Call((torch.zeros(5, 3), torch.zeros(4, 4)), {}, 5))
+    inputs.note(Call((torch.zeros(5, 3),), {}, 5))
+    assert inputs.shared(Call((torch.zeros(4, 3), torch.zeros(4, 4)), {}, 4)) == {1}

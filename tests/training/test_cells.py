@@ -13,10 +13,10 @@ from tests.training.helpers import seeded
 from torch import Tensor
 
 import plrvo
+from plrvo.accounting.exact import longest_square
 from plrvo.noise import GridNoise
 from plrvo.training import cells
 from plrvo.training.cells import add_rounded, in_threads, squared_norms, to_floats
-from plrvo.training.exact import longest_square
 from plrvo.validate import InvalidArgument
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16]

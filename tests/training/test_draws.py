@@ -81,3 +81,37 @@ def test_batches_that_workers_took_ahead_count_when_they_leave():
             draws.part(len(batch), last=True)
         draws.leave()
         draws.part(len(batch), last=True)
+
+
+def test_a_look_inside_of_a_pass_neither_lengthens_nor_ends_it():
+    """`next(iter(loader))` in a loop over the loader: the same batch, and the pass has as many as before."""
+    draws, batches = Draws(), iter([[i] for i in range(20)])
+    seen = []
+    for batch in draws.through(batches, most=5):
+        assert next(draws.through(batches, most=5)) == batch
+        seen.append(batch)
+        draws.part(1, last=True)
+    assert seen == [[0], [1], [2], [3], [4]]
+    assert draws.waiting == 0
+
+
+def test_an_evaluation_inside_of_a_pass_leaves_it_as_it_was():
+    draws, batches = Draws(), iter([[i] for i in range(20)])
+    seen = []
+    for batch in draws.through(batches, most=4):
+        looked = list(draws.through(batches, most=4))
+        assert looked[0] == batch
+        seen.append(batch)
+        draws.part(1, last=True)
+    assert seen == [[0], [1], [2], [3]]
+
+
+def test_two_batches_in_hand_are_refused_in_a_pass_inside_too():
+    draws, batches = Draws(), iter([[i] for i in range(20)])
+    for _ in draws.through(batches, most=4):
+        inside = draws.through(batches, most=4)
+        next(inside), next(inside)
+        with pytest.raises(BatchMismatch, match="no step was taken"):
+            draws.part(1, last=True)
+        inside.close()
+        draws.part(1, last=True)

@@ -121,7 +121,7 @@ def test_a_closure_is_called_with_gradients():
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [({"clipping": "adaptive"}, "clipping"), ({"clipping": "l1", "mode": "bookkeeping"}, "grad_sample_mode")],
+    [({"clipping": "unheard_of"}, "clipping"), ({"clipping": "l1", "mode": "bookkeeping"}, "grad_sample_mode")],
     ids=["clipping", "l1"],
 )
 def test_clippings_that_would_not_clip_are_refused(arguments, named):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.patience import HANGS
 from tests.training.two_process_worker import MODES, train
 
 WORKER = Path(__file__).with_name("two_process_worker.py")
@@ -21,7 +22,7 @@ def two(tmp_path_factory) -> dict[str, torch.Tensor]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launcher, str(WORKER), str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=HANGS)
     assert done.returncode == 0, done.stderr[-2000:]
     return load_file(out)
 

@@ -45,6 +45,20 @@ ALONE = {
     "in place": in_place,
     "labels cut from more": lambda o, y: functional.cross_entropy(o, torch.cat([y, y])[:ROWS]),
     "vmap": lambda o, y: torch.vmap(functional.cross_entropy)(o, y).mean(),
+    "huber": lambda o, y: functional.huber_loss(o, functional.one_hot(y, CLASSES).float(), delta=0.5),
+    "squares": lambda o, y: (o - functional.one_hot(y, CLASSES)).square().mean(),
+    "cosine": lambda o, y: functional.cosine_embedding_loss(o, WEIGHTS.expand_as(o), torch.ones(ROWS)),
+    "binary": lambda o, y: functional.binary_cross_entropy_with_logits(o[:, 0], (y > 0).float()),
+    "probabilities, which other sizes are none of": lambda o, y: functional.binary_cross_entropy(
+        o.sigmoid()[:, 0], (y > 0).float()
+    ),
+    "softmax by hand, which overflows": lambda o, y: -(o.exp() / o.exp().sum(1, keepdim=True)).log()[:, 0].mean(),
+    "divergence": lambda o, y: functional.kl_div(o.log_softmax(1), WEIGHTS.softmax(0).expand_as(o), reduction="sum"),
+    "counts": lambda o, y: functional.poisson_nll_loss(o[:, 0], y.float()),
+    "norms": lambda o, y: o.norm(dim=1).sqrt().mean(),
+    "a variance of each": lambda o, y: functional.gaussian_nll_loss(o[:, 0], y.float(), functional.softplus(o[:, 1])),
+    "rows picked by a matrix": lambda o, y: functional.cross_entropy(torch.eye(ROWS) @ o, y),
+    "cross entropy of halves": lambda o, y: functional.cross_entropy(o.bfloat16(), y),
 }
 TOGETHER = {
     "weights that are divided by": lambda o, y: functional.cross_entropy(o, y, weight=WEIGHTS),
@@ -52,6 +66,12 @@ TOGETHER = {
     "hardest": lambda o, y: each(o, y).topk(4).values.sum(),
     "relative": lambda o, y: (each(o, y) / each(o, y).detach().mean()).sum(),
     "counts of classes": lambda o, y: (each(o, y) / torch.bincount(y)[y]).sum(),
+    "tiny on ordinary outputs": lambda o, y: each(o, y).sum() + 1e-6 * (o.mean(0) ** 4).sum(),
+    "tinier": lambda o, y: each(o, y).sum() + 1e-12 * (o.mean(0) ** 4).sum(),
+    "from a size on": lambda o, y: each(o, y).sum() + functional.relu(o.abs().amax() - 50) * o.sum(),
+    "below a size": lambda o, y: each(o, y).sum() * (1 + (o.abs().amin() < 1e-5)),
+    "one large number": lambda o, y: each(o, y).sum() + functional.relu(o.softmax(1).amax() - 0.99) * o.sum(),
+    "where all are large": lambda o, y: each(o, y).sum() + functional.relu(o.abs().amin() - 50) * o.sum(),
     "a permutation": lambda o, y: functional.mse_loss(o, o[torch.randperm(ROWS)].detach()),
 }
 

@@ -22,6 +22,7 @@ class CertifiedAccountant(IAccountant):
 
     def __init__(self) -> None:
         self._ledger: AnyLedger = Ledger()
+        self.ended = False  # whether an account has been told how many steps there were
 
     @property
     def ledger(self) -> AnyLedger:
@@ -44,6 +45,8 @@ class CertifiedAccountant(IAccountant):
     def step(
         self, *, noise: Noise, sample_rate: float, clip: float, dimension: int, steps: int = 1, layered: bool = False
     ) -> None:
+        if self.ended:
+            raise InvalidArgument("steps", len(self) + steps, "no more: the engine has settled with its account")
         ledger: Any = self.ledger.plus(noise, Workload(sample_rate, steps, clip, dimension))
         self._ledger = replace(ledger, layered=ledger.layered or layered)
 

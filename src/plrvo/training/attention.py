@@ -52,6 +52,8 @@ def with_masks(module: nn.Module) -> nn.Module:
     for m in module.modules():
         if type(m) is DPMultiheadAttention and not (m.add_bias_kv or m.add_zero_attn):
             m.__class__ = Attention
+        if isinstance(m, nn.TransformerEncoder):  # whose nested tensors this attention does not take, in eval()
+            m.enable_nested_tensor = m.use_nested_tensor = False
     return module
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +29,13 @@ class Call:
 
     def picked(self, rows: Sequence[int]) -> Call:
         """With some rows only."""
-        return self._mapped(lambda t: t.index_select(self.dimension, torch.tensor(rows, device=t.device)), len(rows))
+        return self.mapped(lambda t: t.index_select(self.dimension, torch.tensor(rows, device=t.device)), len(rows))
 
     def some(self, count: int) -> Call:
         """With the first, the last and others at random."""
         most = min(count, self.rows)
         middle = secrets.SystemRandom().sample(range(1, self.rows - 1), most - 2) if most > 2 else []
-        return self.picked([0, *middle, self.rows - 1][-most:])
+        return self.picked([0, *sorted(middle), self.rows - 1][-most:])
 
     def one_more(self) -> Call:
         """With the first row once more at the end."""
@@ -49,19 +50,19 @@ class Call:
             kept = torch.arange(self.rows, device=t.device) == row
             return torch.where(kept.view([-1] + [1] * (t.ndim - self.dimension - 1)), t, t * factor)
 
-        return self._mapped(scaled, self.rows)
+        return self.mapped(scaled, self.rows)
 
     def copies(self, row: int) -> Call:
         """With one row in the place of all others."""
-        return self._mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
+        return self.mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
 
     def blank(self) -> Call:
         """With zeros in all rows."""
-        return self._mapped(torch.zeros_like, self.rows)
+        return self.mapped(torch.zeros_like, self.rows)
 
     def single(self, row: int) -> Call:
         """With one row only."""
-        return self._mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
+        return self.mapped(lambda t: t.narrow(self.dimension, row, 1), 1)
 
     def one_made_up(self) -> Call:
         """Of a call without rows: with one row of ones."""
@@ -69,11 +70,11 @@ class Call:
         def ones(t: Tensor) -> Tensor:
             return t.new_ones([1 if d == self.dimension else n for d, n in enumerate(t.shape)])
 
-        return self._mapped(ones, 1)
+        return self.mapped(ones, 1)
 
     def finite(self) -> Call:
         """With zeros in the place of numbers that are none."""
-        return self._mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
+        return self.mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
 
     def cut(self, kept: Mapping[tuple[int, int], tuple[int, int]]) -> Call:
         """With some dimensions of some of its `tensors()` cut to (start, length)."""
@@ -96,7 +97,8 @@ class Call:
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, dict(self.kwargs)))
 
-    def _mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
+    def mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
+        """With every tensor that has rows changed, to so many rows."""
         tensors = self.tensors()
         numbers = iter(range(len(tensors)))
         # With fewer rows, a mask or a table may be as large as they are: what has no rows now has none then.
@@ -119,28 +121,28 @@ class Inputs:
     """
 
     def __init__(self) -> None:
-        self._without_rows: set[int] = set()
-        self._last: list[tuple[weakref.ref[Tensor], int]] = []
+        # By how many tensors a call has: calls of two forms may take turns.
+        self._without_rows: dict[int, set[int]] = defaultdict(set)
+        self._last: dict[int, list[tuple[weakref.ref[Tensor], int]]] = {}
 
     def note(self, call: Call) -> None:
         """A pass that has begun."""
         tensors = call.tensors()
-        if len(tensors) != len(self._last):
-            self._without_rows = set()
-        self._without_rows |= {number for number, t in enumerate(tensors) if not call.has_rows(t)}
-        self._last = [(weakref.ref(t), t._version) for t in tensors]
+        self._without_rows[len(tensors)] |= {number for number, t in enumerate(tensors) if not call.has_rows(t)}
+        self._last[len(tensors)] = [(weakref.ref(t), t._version) for t in tensors]
 
     def shared(self, call: Call) -> frozenset[int]:
         """Those of a call, by number; the first tensor with rows is the batch."""
         tensors = call.tensors()
-        if len(tensors) != len(self._last):
+        last = self._last.get(len(tensors))
+        if last is None:
             return frozenset()
         with_rows = [number for number, t in enumerate(tensors) if call.has_rows(t)]
         return frozenset(
             number
             for number in with_rows[1:]
-            if number in self._without_rows
-            or (self._last[number][0]() is tensors[number] and self._last[number][1] == tensors[number]._version)
+            if number in self._without_rows[len(tensors)]
+            or (last[number][0]() is tensors[number] and last[number][1] == tensors[number]._version)
         )
 
 

@@ -70,6 +70,8 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
         "remaining": engine.sampler.remaining if engine.sampler else 0,
         "into_epoch": engine.sampler.into_epoch if engine.sampler else 0,
         "correlated": ftrl.save_state(engine.sampler, optimizer, tensors),
+        "schedules": {name: schedule.state_dict() for name, schedule in optimizer.schedules.items()},
+        "adaptive": optimizer.adapted,
         "optimizer": optimizer_state,
         "extra": extra,
     }
@@ -112,6 +114,10 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
         if "generator.noise" in tensors:
             _set_stream_state(optimizer.generator, tensors["generator.noise"])
         torch.set_rng_state(tensors["generator.global"])
+        if optimizer.adapted is not None:
+            optimizer.adapt_to(record["adaptive"]["clip"])
+        for name, schedule in optimizer.schedules.items():
+            schedule.load_state_dict(record["schedules"][name])
         unwrapped(module).load_state_dict(state)
         optimizer.load_state_dict(optimizer_state)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:

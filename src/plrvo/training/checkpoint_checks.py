@@ -15,13 +15,14 @@ from torch import nn
 
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
-from plrvo.noise import Keystream
+from plrvo.noise import Keystream, Noise
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.training.mechanism import Mechanism
 from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import shortened
 
 _KEYS = {"format", "plan", "ledger", "steps_taken", "remaining", "optimizer", "extra"}
+_MOST_EPOCHS = 1_000_000  # of a schedule, all of which are gone through
 
 
 class Contradiction(ValueError):
@@ -43,10 +44,12 @@ def check_record(record: dict[str, Any], mechanism: Mechanism, optimizer: Any, e
         raise Contradiction(f"it has taken {taken} of {optimizer.most_steps} steps")
     if mechanism.steps is not None and remaining > max(0, mechanism.steps - taken):
         raise Contradiction(f"it has {remaining} steps left after {taken} of {mechanism.steps}")
+    _check_schedules(record.get("schedules", {}), optimizer)
+    _check_adaptive(record.get("adaptive"), optimizer)
     ledger = read_ledger(record["ledger"])
     if ledger.steps != taken:
         raise Contradiction(f"it has taken {taken} steps; its ledger has {ledger.steps}")
-    _check_ledger(ledger, mechanism, optimizer)
+    _check_ledger(ledger, mechanism, optimizer, record.get("schedules", {}))
     correlated = record.get("correlated")
     if (correlated is None) != (mechanism.correlation is None):
         raise Contradiction("only one of the plan and the checkpoint is correlated")
@@ -54,16 +57,66 @@ def check_record(record: dict[str, Any], mechanism: Mechanism, optimizer: Any, e
         _check_correlated(correlated, remaining)
 
 
-def _check_ledger(ledger: AnyLedger, mechanism: Mechanism, optimizer: Any) -> None:
+def _check_schedules(states: Any, optimizer: Any) -> None:
+    """Those that this run has made, each with a number of steps that it has taken."""
+    if not isinstance(states, dict) or states.keys() != optimizer.schedules.keys():
+        raise Contradiction("its schedules of noise and clip are not those that were made before it was loaded")
+    for name, schedule in optimizer.schedules.items():
+        state = states[name]
+        epoch = state.get("last_epoch") if isinstance(state, dict) else None
+        if (
+            epoch is None
+            or not is_count(epoch)
+            or epoch > _MOST_EPOCHS
+            or state != {**schedule.described(), "last_epoch": epoch}
+        ):
+            raise Contradiction(f"its schedule of the {name} is {shortened(state)}")
+
+
+def _check_adaptive(state: Any, optimizer: Any) -> None:
+    """The settings of this run, and a clip that they allow."""
+    own = optimizer.adapted
+    if own is None or not isinstance(state, dict):
+        if (own is None) != (state is None):
+            raise Contradiction("only one of the run and the checkpoint has adaptive clipping")
+        return
+    clip, first = state.get("clip"), optimizer.first[1]
+    if state != {**own, "clip": clip} or not is_finite(clip):
+        raise Contradiction(f"its adaptive clipping is {shortened(state)}")
+    if not own["min_clipbound"] <= clip <= own["max_clipbound"] and clip != first:
+        raise Contradiction(f"its clip is {clip}, beyond its bounds")
+
+
+def _check_ledger(ledger: AnyLedger, mechanism: Mechanism, optimizer: Any, schedules: dict[str, Any]) -> None:
     if ledger.correlation is not None or mechanism.correlation is not None:
         if ledger != mechanism.ledger(ledger.steps):
             raise Contradiction("its ledger is of another plan")
         return
+    possible = _possible(optimizer, schedules) if schedules else None
     for noise, work in ledger.entries:
-        if noise != mechanism.noise or work.sample_rate != mechanism.step.sample_rate:
+        if work.sample_rate != mechanism.step.sample_rate or (possible is None and noise != mechanism.noise):
             raise Contradiction("its ledger has another noise or sampling rate than the plan")
-        if not same(work.clip, optimizer.clip) or work.dimension != optimizer.dimension:
+        if possible is not None and noise not in possible.get(work.clip, ()):
+            raise Contradiction("its ledger has a noise or a clip that the schedule did not have")
+        if (possible is None and not same(work.clip, mechanism.step.clip)) or work.dimension != optimizer.dimension:
             raise Contradiction(f"its ledger has clip {work.clip} and dimension {work.dimension}, and the run others")
+
+
+def _possible(optimizer: Any, schedules: dict[str, Any]) -> dict[float, set[Noise]]:
+    """The noises that may be in the ledger beside each clip: those of all steps that the schedules have taken.
+
+    How many steps were taken with each of them is in the file alone: one that was packed again may have moved some.
+    """
+    factors = {name: [1.0] for name in ("noise", "clip")}
+    for name, state in schedules.items():
+        schedule = optimizer.schedules[name]
+        factors[name] = [1.0, *(schedule.checked_factor(epoch) for epoch in range(state["last_epoch"] + 1))]
+    found: dict[float, set[Noise]] = {}
+    for clip in set(factors["clip"]):
+        for noise in set(factors["noise"]):
+            law, length = optimizer.rescaled(noise, clip)
+            found.setdefault(length, set()).add(law)
+    return found
 
 
 def _check_correlated(state: dict[str, Any], remaining: int) -> None:

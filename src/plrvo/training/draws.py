@@ -12,8 +12,10 @@ possible, and no step of the plan is lost. That nobody has seen a batch is thus 
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import DataLoader, Sampler
@@ -30,20 +32,40 @@ class BudgetExhausted(RuntimeError):
     """The plan's steps have been taken; one more would exceed its budget."""
 
 
+@dataclass(eq=False)
+class Pass:
+    """One pass over the loader: how many of the waiting batches it has taken, and how many of these have left."""
+
+    begun: int = 0
+    out: int = 0  # the step under way belongs to the only one
+    given: int = 0  # batches, of which some may have had their step
+    around: Pass | None = None  # the pass in whose loop it began
+    is_over: bool = False
+
+
 class Draws:
-    """The batches that were drawn and have no step yet, oldest first."""
+    """The batches that were drawn and have no step yet, oldest first.
+
+    Passes may be nested, as when a loop over the loader looks at `next(iter(loader))`, or evaluates on it. Each counts
+    its own batches, all go through those that wait first, and a step belongs to the pass that was asked last.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[Sequence[int]] = deque()
-        self._begun = 0  # of these, how many the loader has taken in this pass
-        self._out = 0  # of these, how many have left it: the step under way belongs to the only one
-        self._rows = 0  # of its parts so far
-        self.passed = 0  # how many batches the pass under way has given
+        self._new: Iterator[Sequence[int]] = iter(())  # where all passes draw from
+        self.current = Pass(is_over=True)  # nobody goes back to it
+        self._passes: weakref.WeakSet[Pass] = weakref.WeakSet([self.current])
+        self._rows = 0  # of the parts of the batch under way so far
         self.skipped = 0  # of the next pass, how many were given before the run was resumed
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def passed(self) -> int:
+        """How many batches the pass under way has given."""
+        return self.current.given
 
     @property
     def is_at_a_batch(self) -> bool:
@@ -55,40 +77,48 @@ class Draws:
 
         `ahead` of when batches leave it, or not.
         """
-        self._begun = self._out = self._rows = 0
-        self.passed, self.skipped = self.skipped, 0
-        while most is None or self.passed < most:
-            if self._begun == len(self._waiting):
-                drawn = next(new, None)
-                if drawn is None:
-                    return
-                self._waiting.append(drawn)
-            batch = self._waiting[self._begun]
-            self._begun += 1
-            self.passed += 1
-            if not ahead:
-                self.leave()
-            yield list(batch)
+        self._new, self._rows = new, 0
+        own = Pass(given=self.skipped, around=None if self.current.is_over else self.current)
+        self.skipped, self.current = 0, own
+        self._passes.add(own)
+        try:
+            while most is None or own.given < most:
+                self.current = own
+                if own.begun == len(self._waiting):
+                    drawn = next(self._new, None)
+                    if drawn is None:
+                        return
+                    self._waiting.append(drawn)
+                batch = self._waiting[own.begun]
+                own.begun += 1
+                own.given += 1
+                if not ahead:
+                    self.leave(own)
+                yield list(batch)
+        finally:
+            own.is_over = True
+            if self.current is own and own.around is not None and not own.around.is_over:
+                self.current = own.around
 
-    def leave(self) -> None:
-        """A batch leaves the loader."""
-        self._out += 1
+    def leave(self, of: Pass | None = None) -> None:
+        """A batch leaves the loader in a pass, the one under way unless it is given."""
+        (of or self.current).out += 1
 
     def drawn(self, batch: Sequence[int]) -> None:
         """A batch that comes without a loader."""
         self._waiting.append(batch)
-        self._begun += 1
+        self.current.begun += 1
         self.leave()
 
     def part(self, rows: int, *, last: bool) -> None:
         """So many rows take part in the step under way; with the last of them the batch must be complete."""
-        if not self._out:
+        if not self.current.out:
             raise BatchMismatch(
                 "a step without a batch: expected one step for each batch of the loader that make_private returned, "
                 "on that batch and no other"
             )
         size = len(self._waiting[0])
-        if self._out > 1:
+        if self.current.out > 1:
             raise BatchMismatch(
                 "a batch was drawn and no step was taken for it: expected one step for every "
                 "batch, empty ones included; which batches take a step must not depend on them (a new pass over the "
@@ -103,8 +133,8 @@ class Draws:
             )
         if last:
             self._waiting.popleft()
-            self._begun -= 1
-            self._out -= 1
+            for each in self._passes:
+                each.begun, each.out = max(0, each.begun - 1), max(0, each.out - 1)
         self._rows = 0 if last else rows
 
     def forget_part(self) -> None:
@@ -127,8 +157,11 @@ class WorkersLoader(DataLoader[Any]):
         )
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        for batch in self._ahead:
-            self._draws.leave()
+        batches = iter(self._ahead)
+        own = self._draws.current  # which workers have begun
+        for batch in batches:
+            self._draws.current = own
+            self._draws.leave(own)
             yield batch
 
 

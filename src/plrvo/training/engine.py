@@ -5,26 +5,29 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import opacus
 import torch
-from opacus.validators import ModuleValidator
-from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from plrvo.accounting import Clipping, Epsilon, Plan, Workload
 from plrvo.accounting.exact import on_grid
+from plrvo.budget import Account, Charge
+from plrvo.budget.address import Address
 from plrvo.noise import Keystream, Noise
 from plrvo.records import derived
 from plrvo.training import checkpoint, given
 from plrvo.training import opacus_arguments as theirs
 from plrvo.training.accountant import CertifiedAccountant
-from plrvo.training.attention import with_masks
+from plrvo.training.adaptive import asked_for
+from plrvo.training.averaging import WeightAverage
 from plrvo.training.clipping.mode import check_mode, chosen_mode, wrapper_of
+from plrvo.training.compatible import compatible, mixing, refuse_mixing
 from plrvo.training.draws import Draws
 from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
@@ -37,7 +40,7 @@ from plrvo.training.randomness import generator_for
 from plrvo.training.sampler import size_of
 from plrvo.training.unwrap import trained_parameters
 from plrvo.training.watch import refuse_private
-from plrvo.validate import InvalidArgument, positive, positive_integer, rate
+from plrvo.validate import InvalidArgument, positive, positive_integer, probability, rate
 
 
 class PrivacyEngine(opacus.PrivacyEngine):
@@ -51,7 +54,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
     | sampling rate, clip | the plan; without one, 1 / the loader's length and `max_grad_norm` |
     | steps | the plan's, and no more; without one, as many as are taken, each of them counted |
     | noise | one object, added once to the clipped sum, before any division; from a cipher's keystream |
-    | dimension | the number of trainable parameters; the plan's must be at least that |
+    | dimension | the number of trainable parameters; the plan's must be at least that, if its noise is not Gaussian |
     | sensitivity | rows are counted against the examples that were drawn; the module and the loss are tried out |
     | account | kept by the optimizer, step by step; a step without its batch is refused |
     | divisor | `expected_batch_size`, a public constant |
@@ -61,21 +64,35 @@ class PrivacyEngine(opacus.PrivacyEngine):
     A plan with a correlation visits the data in a checked order instead of sampling it, adds correlated noise, and has
     the adjacency zero-out (docs: correlated noise).
 
-    `exact=True` works with integers from the clipped gradients on, and draws integer noise from a keystream that nobody
-    can predict; `grid` is their unit. A plan whose noise is on a grid already is trained exactly without being told.
+    Args:
+        plan: noise, workload and budget, or the file of them; None to give `make_private` what Opacus's takes.
+        postprocess: "score" or "clamp", free of privacy cost.
+        average: the decay of an exponential average of the weights, which `averaged()` puts in their place for a while.
+        exact: whether to work with integers from the clipped gradients on, and with integer noise from a keystream that
+            nobody can predict. A plan whose noise is on a grid already is trained exactly without being told.
+        grid: the unit of these integers; chosen by default.
+        accountant: "plrvo", the only one.
+        secure_mode: False; `exact` is in its place.
+        budget: an account (`plrvo.budget.Account`, or its file or URL) that all of the plan is charged to in
+            `make_private`; `settle` gives back the steps that were not taken.
+
+    Raises:
+        InvalidArgument: for what has no certificate; the message says what to do instead.
     """
 
     accountant: CertifiedAccountant
 
     def __init__(
         self,
-        plan: Plan | None = None,
+        plan: Plan | Path | str | None = None,
         *,
         postprocess: str | None = None,
+        average: float | None = None,
         exact: bool = False,
         grid: float | None = None,
         accountant: str = CertifiedAccountant.mechanism(),
         secure_mode: bool = False,
+        budget: Account | Address | str | None = None,
     ) -> None:
         theirs.check_engine(accountant, secure_mode)
         if grid is not None and not exact:
@@ -84,11 +101,22 @@ class PrivacyEngine(opacus.PrivacyEngine):
             warnings.simplefilter("ignore")  # advice to use the secure mode that was just refused
             super().__init__(accountant=accountant)
         self._exact, self._grid = exact, grid
+        plan = given.read_plan(plan)
+        if plan is not None and plan.stages:
+            raise InvalidArgument("plan", "stages", "a plan of one noise and clip; a schedule goes without a plan")
         if plan is not None and exact:
             plan = on_grid(plan, grid)
+        self.budget = budget if isinstance(budget, Account | None) else Account(budget)
+        self.charge: Charge | None = None  # what is reserved of it
         self.plan = plan
         self.postprocess = postprocess
+        if average is not None:
+            probability(average=average)
+        self._decay = average
+        self._average: WeightAverage | None = None
         self.mechanism: Mechanism | None = None  # what the steps of the last make_private release
+        self.size: int | None = None  # of the data set of the last make_private
+        self.times_made = 0  # how often make_private was called: steps of all of them are in one ledger
         self.sampler: AnySampler | None = None
         self.seeded = False  # whether noise or batches come from a generator that somebody may know
         self.workers = 0  # of the loader, which draw batches before their step comes
@@ -141,8 +169,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
             noise: a noise in the place of the Gaussian, without `noise_multiplier`; or the name of a kind, which is as
                 wide as that.
             criterion: the loss that ghost mode returns, by example (cross entropy by default).
-            clipping: "flat" by default, "per_layer", or "l1" (Laplace noise only); another than the plan's is refused
-                (`plrvo.Clipping`).
+            clipping: "flat" by default, "automatic", "per_layer", "l1" (Laplace noise only) or "adaptive"; another than
+                the plan's is refused (`plrvo.Clipping`).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
                 the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does;
@@ -163,22 +191,30 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 over tokens, or weights of the classes, of the batch.
             wrap_model: whichever; hooks are on the module itself, which may be called in the wrapper's place.
             rand_on_empty: False; an empty batch takes its step.
-            others: arguments that Opacus hands to its optimizers, all of which are refused.
+            others: arguments that Opacus hands to its optimizers: those of adaptive clipping
+                (`plrvo.training.adaptive`), all of which it needs. Any other is refused.
         """
+        distributed = _is_distributed(module)
+        wanted_clipping = clipping or (self.plan.clipping if self.plan else Clipping.flat)
+        adaptive = asked_for(wanted_clipping, distributed, others)
         theirs.check_making(poisson_sampling, rand_on_empty, others)
+        if self.budget is not None and self.plan is None:
+            raise InvalidArgument("budget", str(self.budget), "a plan beside it: all of it is reserved beforehand")
         check_mode(grad_sample_mode)
         if self.plan is not None:
             theirs.refuse_beside_a_plan(noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, noise=noise)
             self.plan.check_clipping(clipping)
-        distributed = _is_distributed(module)
         ftrl.refuse_what_is_not_covered(self.plan, data_loader, distributed)
         dimension = self._checked_dimension(module, optimizer)
-        size = size_of(data_loader)
+        self.size = size = size_of(data_loader)
         if self.plan is None:
-            wanted = noise_multiplier, max_grad_norm, noise, clipping or Clipping.flat
+            wanted = noise_multiplier, max_grad_norm, noise, wanted_clipping
             mechanism = theirs.counted(data_loader, module, dimension, *wanted, self._exact, self._grid)
             divisor, epoch = theirs.divisor_of(data_loader), len(data_loader)
         else:
+            given.warn_of_delta(self.plan.delta, size)
+            if self.times_made == 0 and (fitting := given.plan_for(self.plan, dimension)) is not self.plan:
+                self.plan, self.accountant.ledger = fitting, fitting.ledger(0)
             mechanism = Mechanism.of(self.plan)
             divisor, epoch = derived.expected_batch_size(self.plan, size), mechanism.epoch
         divisor = divisor if expected_batch_size is None else expected_batch_size
@@ -193,16 +229,17 @@ class PrivacyEngine(opacus.PrivacyEngine):
         sample_source = generator_for(exact, sample_generator, "sample_generator")
         self.seeded |= _is_known(noise_source) or _is_known(sample_source)
         self.grad_sample_mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
+        self._reserve(module, distributed)
         draws = Draws()
         self.workers = data_loader.num_workers
         self.sampler = sampler = self._sampler(data_loader, mechanism, sample_source, distributed, draws)
         sampler.in_passes(min(epoch, mechanism.steps or epoch), after_budget)
         loader = private_loader(data_loader, sampler, batch_first)
-        wrapped: Any = wrapper_of(mode)(
+        wrapped: Any = wrapper_of(mode, module)(
             module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
         )
         processes = torch.distributed.get_world_size() if distributed else 1
-        noisy_class: Any = optimizer_class(distributed, mode, exact)
+        noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None)
         noisy = (correlated_class(noisy_class) if mechanism.correlation else noisy_class)(
             optimizer,
             noise=mechanism.noise,
@@ -216,13 +253,18 @@ class PrivacyEngine(opacus.PrivacyEngine):
             watch=wrapped.watch,
             postprocess=self.postprocess,
             most_steps=mechanism.most_steps,
+            has_plan=self.plan is not None,
             expected_batch_size=divisor / processes,
             loss_reduction=loss_reduction,
         )
         if mechanism.correlation:
             key = ftrl.noise_key(noise_source)
             noisy.correlate(mechanism.correlation, mechanism.steps, key, ftrl.handed_out(sampler))
+        if adaptive is not None:
+            noisy.adapt(adaptive)
         noisy.keep(wrapped.book)
+        self.times_made += 1
+        self._average = None if self._decay is None else WeightAverage(optimizer, self._decay)
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
@@ -244,8 +286,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
         """`make_private` with the smallest noise that certifies the budget over `epochs` passes.
 
         `noise` gives the shape, by an example or by its name (its width is fitted); Gaussian by default. `clipping` is
-        "flat" (l2), "per_layer" (l2, the clip split equally) or "l1" (Laplace noise only), and becomes the plan's. The
-        sampling rate is one over the loader's length, or `sample_rate`. Every other argument is as in `make_private`.
+        "flat" (l2), "per_layer" (l2, the clip split equally), "l1" (Laplace noise only) or "adaptive" (l2, and the clip
+        is the first one), and becomes the plan's. The sampling rate is one over the loader's length, or `sample_rate`.
+        Every other argument is as in `make_private`.
         """
         if self.plan is not None:
             raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
@@ -268,14 +311,49 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.plan = on_grid(plan, self._grid) if self._exact else plan
         return self.make_private(module=module, data_loader=data_loader, **kwargs)
 
+    def _reserve(self, module: nn.Module, distributed: bool) -> None:
+        """All steps of the plan, before a batch can be drawn; once, and by the first of several processes."""
+        if self.budget is None or self.plan is None or self.charge is not None:
+            return
+        if not distributed or torch.distributed.get_rank() == 0:
+            self.charge = self.budget.reserve(self.plan, type(module).__name__, counted=False)
+
+    def settle(self) -> None:
+        """Tell the account how many steps were taken, and take no more: the rest of the reservation is free again.
+
+        Without it all steps of the plan stay charged: the engine cannot know what a loop has shown.
+        """
+        self.accountant.ended = True
+        if self.charge is not None:
+            self.charge.settle(len(self.accountant))
+
     @classmethod
     def get_compatible_module(cls, module: nn.Module) -> nn.Module:
         """With group normalisation, and attention made of linear layers, in the place of layers that are refused."""
-        return with_masks(super().get_compatible_module(module))
+        return compatible(module)
+
+    @classmethod
+    def is_compatible(cls, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> bool:
+        """Whether no layer is known to mix examples."""
+        return module.training and not mixing(module)
 
     def epsilon(self, delta: float) -> Epsilon:
         """The bracket of all steps taken so far; `get_epsilon` gives its certified end."""
+        self._warn_of(delta)
         return self.accountant.bracket(delta)
+
+    def get_epsilon(self, delta: float) -> float:
+        """The certified epsilon of all steps taken so far."""
+        self._warn_of(delta)
+        return float(self.accountant.get_epsilon(delta))
+
+    def _warn_of(self, delta: float) -> None:
+        if self.size is not None and (self.plan is None or delta != self.plan.delta):  # of which it has been said
+            given.warn_of_delta(delta, self.size)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Meanwhile the module has the average of its weights, where one is kept: to test, or to write it down."""
+        return nullcontext() if self._average is None else self._average.in_place()
 
     def save_checkpoint(
         self,
@@ -297,6 +375,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         schedulers = {"noise_scheduler": noise_scheduler, "grad_clip_scheduler": grad_clip_scheduler}
         options = {"module_state_dict_kwargs": module_state_dict_kwargs, "torch_save_kwargs": torch_save_kwargs}
         theirs.check_checkpoint(optimizer, schedulers, options)
+        self._refuse_several("save_checkpoint")
         checkpoint.save(Path(path), self, module, optimizer, theirs.kept_dict(extra, checkpoint_dict))
 
     def load_checkpoint(
@@ -317,7 +396,17 @@ class PrivacyEngine(opacus.PrivacyEngine):
         schedulers = {"noise_scheduler": noise_scheduler, "grad_clip_scheduler": grad_clip_scheduler}
         options = {"module_load_dict_kwargs": module_load_dict_kwargs, "torch_load_kwargs": torch_load_kwargs}
         theirs.check_checkpoint(optimizer, schedulers, options)
+        self._refuse_several("load_checkpoint")
         return checkpoint.load(Path(path), self, module, optimizer)
+
+    def _refuse_several(self, what: str) -> None:
+        """A file holds the account of the engine and the sampler of one module: two of them cannot both go on."""
+        if self.times_made > 1:
+            raise InvalidArgument(
+                what,
+                f"an engine with {self.times_made} private modules",
+                "an engine of its own for each module that keeps checkpoints; a plrvo.Ledger adds their costs up",
+            )
 
     def validate(self, *, module: nn.Module, optimizer: Any = None, data_loader: Any = None) -> None:
         """Refuse layers that mix examples, and name the fix."""
@@ -325,15 +414,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument(
                 "module", f"{type(module).__name__} in eval mode", "training mode: call module.train() first"
             )
-        try:
-            ModuleValidator.validate(module, strict=True)
-        except UnsupportedModuleError as error:
-            raise InvalidArgument(
-                "module",
-                type(module).__name__,
-                f"layers that keep examples apart; PrivacyEngine.get_compatible_module"
-                f"(module) replaces them where it can ({' '.join(str(error).split())})",
-            ) from None
+        refuse_mixing(module)
 
     def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
         refuse_private(module)

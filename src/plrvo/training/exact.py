@@ -13,11 +13,11 @@ may depend in their last bits on the batch's size. `physical_batch=1` takes exam
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 
+from plrvo.accounting.exact import longest_square
 from plrvo.noise import GridNoise, Keystream
 from plrvo.training.cells import add_rounded, to_floats
 from plrvo.validate import InvalidArgument
@@ -36,14 +36,6 @@ def check_exact(distributed: bool, grad_sample_mode: str) -> str:
             "hooks: exact mode rounds each example's gradient, which others never form",
         )
     return "hooks"
-
-
-def longest_square(noise: GridNoise, clip: float, dimension: int) -> int:
-    """The largest squared length, in cells, of a rounded gradient: (C/gamma + sqrt(n)/2)^2, a hair less."""
-    longest = math.floor((clip / noise.cell + math.sqrt(dimension) / 2) ** 2 * (1 - 2.0**-40))
-    if longest >= 1 << 62:  # depends on the plan alone; sums of squares are compared with it in 64-bit integers
-        raise InvalidArgument("grid", noise.cell, "a wider one: the squares of gradients would overflow 64 bits")
-    return longest
 
 
 class ExactMixin(_Base):

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import inspect
+import os
+import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
+from plrvo.accounting import Plan
 from plrvo.training.clipping.precision import check_matmul_precision
 from plrvo.validate import InvalidArgument
+
+
+def read_plan(plan: Any) -> Plan | None:
+    """The plan, or the one in the file of this name."""
+    if plan is None or isinstance(plan, Plan):
+        return plan
+    if not isinstance(plan, str | os.PathLike):
+        raise InvalidArgument("plan", plan, "a Plan or the file of one (`Plan.fitted` makes one for a noise)")
+    return Plan.load(Path(plan))
+
+
+def plan_for(plan: Plan, dimension: int) -> Plan:
+    """The plan; one of Gaussian noise, which costs the same in any number of coordinates, for as many as there are."""
+    if plan.noise.gaussian_sigma is None or plan.covers(dimension):
+        return plan
+    return replace(plan, workload=replace(plan.workload, dimension=dimension))
+
+
+def warn_of_delta(delta: float, size: int) -> None:
+    """Say so where the guarantee would allow to publish an example at random."""
+    if delta >= 1 / size:
+        warnings.warn(
+            f"delta {delta:g} is not below 1/N = {1 / size:.3g}: publishing an example picked at random would keep "
+            "such a guarantee; take a delta well below it",
+            stacklevel=3,
+        )
 
 
 def check_module(module: nn.Module) -> None:
@@ -21,6 +52,13 @@ def check_module(module: nn.Module) -> None:
                 "module",
                 f"{name or type(module).__name__} (compiled)",
                 "the module without torch.compile, which leaves out the hooks that see gradients by example",
+            )
+        if any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__):
+            raise InvalidArgument(
+                "module",
+                f"{name or type(module).__name__} (FSDP)",
+                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel:"
+                " a process that has a part of the parameters knows no norm of an example's gradient",
             )
     if "forward" not in vars(module) and type(module).forward is nn.Module.forward:
         raise InvalidArgument(

@@ -1,13 +1,14 @@
 """Everything that is reachable from a module's attributes, to compare and to put back.
 
 Numbers and texts of any type, tensors, arrays, containers, and objects through their attributes and slots are looked
-through; functions, classes, loggers and objects of plrvo are not, nor are parameters of the module, which are the
-optimizer's. `Digest` makes a value of it that is equal where all numbers and texts are; `Contents` remembers what every
-object holds, and puts it back into the same object.
+through, and so is what is kept beside attributes (`elsewhere`); functions, classes, loggers and objects of plrvo are
+not, nor are parameters of the module, which are the optimizer's. `Digest` makes a value of it that is equal where all
+numbers and texts are; `Contents` remembers what every object holds, and puts it back into the same object.
 """
 
 from __future__ import annotations
 
+import array
 import enum
 import functools
 import hashlib
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.elsewhere import places
 from plrvo.validate import InvalidArgument
 
 SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
@@ -31,6 +33,7 @@ _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
 _DEPTH = 100
 _PROXIES = weakref.ProxyTypes  # to what is kept elsewhere; every look at one that is dead is an error
+_BYTES = (bytearray, array.array, memoryview)
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _LONG = 1000  # items of a container (a vocabulary) that is looked through where values are, and else told by its length
 
@@ -61,6 +64,8 @@ class Digest:
         self._own = _of_the_tree(module)
         self.names: dict[str, Hashable] = {}
         for self._name, value in attributes(module):
+            self.names[self._name] = self._of(value, 0)
+        for self._name, value, _ in places(module):
             self.names[self._name] = self._of(value, 0)
         if not identity:  # what it returns may be new each time
             for path, m in module.named_modules():
@@ -94,6 +99,8 @@ class Digest:
             )
         if isinstance(value, Tensor):
             return self._of_tensor(value)
+        if isinstance(value, _BYTES):
+            return type(value).__name__, bytes(value)
         if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
             return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
         if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
@@ -116,7 +123,10 @@ class Contents:
         self._module = module
         self._undo: list[Callable[[], None]] = []
         self._modules = [(m, own_attributes(m), dict(m._buffers)) for m in module.modules()]
-        own, waiting, seen = _of_the_tree(module), [value for _, value in attributes(module)], set[int]()
+        elsewhere = list(places(module))
+        self._undo += [functools.partial(place.put, place.value) for place in elsewhere]
+        own, seen = _of_the_tree(module), set[int]()
+        waiting = [*(value for _, value in attributes(module)), *(place.value for place in elsewhere)]
         while waiting:
             value = waiting.pop()
             if (
@@ -164,8 +174,15 @@ def children(value: Any) -> list[Any]:
 
 def tensor_bits(t: Tensor) -> Hashable:
     """A digest of a tensor's numbers."""
-    if t.is_meta or t.layout != torch.strided:
+    if t.is_meta:
         return None
+    if t.layout != torch.strided:
+        try:
+            any_kind: Any = t.detach()
+            sparse = any_kind.to_sparse_coo().coalesce()
+        except (RuntimeError, NotImplementedError):  # of a kind that cannot be looked into
+            return None
+        return tensor_bits(sparse.indices()), tensor_bits(sparse.values())
     t = t.detach().resolve_conj().resolve_neg().cpu().contiguous()
     return _hashed(t.reshape(-1).view(torch.uint8).numpy())
 
@@ -202,11 +219,15 @@ def _undo(value: Any) -> Iterator[Callable[[], None]]:
     if isinstance(value, nn.Parameter):
         return  # of a module beside this one: large, and no pass may change it
     if isinstance(value, Tensor):
-        if not value.is_meta and value.layout == torch.strided:
-            yield functools.partial(_copy_tensor, value, value.detach().clone())
+        if not value.is_meta and value.layout in (torch.strided, torch.sparse_coo):
+            version = None if value.is_inference() else value._version
+            yield functools.partial(_copy_tensor, value, value.detach().clone(), version)
     elif isinstance(value, np.ndarray):
         if value.flags.writeable:
             yield functools.partial(np.copyto, value, value.copy())
+    elif isinstance(value, (array.array, memoryview)):
+        if not isinstance(value, memoryview) or not value.readonly:
+            yield functools.partial(_rewrite, value, bytes(value))
     elif isinstance(value, dict):
         yield functools.partial(_fill, value, dict(value))
     elif isinstance(value, (list, deque, set, bytearray)):
@@ -217,9 +238,14 @@ def _undo(value: Any) -> Iterator[Callable[[], None]]:
         yield functools.partial(_set_slots, value, _slots(value))
 
 
-def _copy_tensor(t: Tensor, kept: Tensor) -> None:
-    if t.shape == kept.shape and tensor_bits(t) != tensor_bits(kept):
+def _copy_tensor(t: Tensor, kept: Tensor, version: int | None) -> None:
+    """With the count of its changes, so that it is known for the same."""
+    if t.shape != kept.shape:
+        return
+    if tensor_bits(t) != tensor_bits(kept):
         t.detach().copy_(kept)
+    if version is not None and t._version != version:
+        torch._C._autograd._unsafe_set_version_counter((t,), (version,))
 
 
 def _fill(held: dict[Any, Any], kept: dict[Any, Any]) -> None:
@@ -236,6 +262,14 @@ def _refill(held: Any, kept: list[Any]) -> None:
         return
     held.clear()
     held.update(kept) if isinstance(held, set) else held.extend(kept)
+
+
+def _rewrite(held: Any, kept: bytes) -> None:
+    if bytes(held) != kept:
+        if isinstance(held, array.array):
+            held[:] = array.array(held.typecode, kept)
+        else:
+            held.cast("B")[:] = kept
 
 
 def _set_slots(value: Any, kept: dict[str, Any]) -> None:

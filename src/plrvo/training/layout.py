@@ -35,6 +35,15 @@ class Layout:
             return t.reshape(rows, -1)
         return t.reshape(-1, rows, *t.shape[1:]).transpose(0, 1).reshape(rows, -1)
 
+    def from_rows(self, matrix: Tensor, like: Tensor) -> Tensor:
+        """What `by_row` makes a matrix of, in the form of another tensor."""
+        rows = len(matrix)
+        moved = like.movedim(self.dimension, 0)
+        if self.rows_first:
+            return matrix.reshape(moved.shape).movedim(0, self.dimension)
+        by_row = matrix.reshape(rows, -1, *moved.shape[1:]).transpose(0, 1)
+        return by_row.reshape(moved.shape).movedim(0, self.dimension)
+
 
 def layout_of(t: Tensor, found: Layout | None, rows: int, dimension: int) -> Layout | None:
     """That which was found for it, else rows in their own dimension; None where there are no such rows."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
+from plrvo.training.trackers import Tracking
 from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
@@ -48,6 +49,7 @@ class Run:
     checkpoint_every: int = 50
     physical_batch: int | None = None
     watch: Watcher | None = None
+    tracking: Tracking | None = None  # where epsilons and metrics are drawn as curves
     diagnose: Diagnoser | None = None  # sees private quantities: only where the user insists
     learning_rate: Callable[[int], float] | None = None  # by the number of steps taken; None leaves the optimizer's own
     step: int = 0
@@ -95,6 +97,8 @@ def train(run: Run) -> list[dict[str, Any]]:
                 evaluated = kept = False
             if evaluated:
                 _record(run)
+            if run.tracking:
+                run.tracking.step(**(_numbers(run.history[-1]) if evaluated else {}))
             if run.save and kept:
                 run.save(run.history)
             if run.watch:
@@ -102,6 +106,11 @@ def train(run: Run) -> list[dict[str, Any]]:
             if stopped and not last:
                 raise Interrupted
     return run.history
+
+
+def _numbers(row: Mapping[str, Any]) -> Metrics:
+    """The metrics of a row, without the step and the epsilon, which trackers have from the engine."""
+    return {name: value for name, value in row.items() if name not in ("step", "epsilon_certified")}
 
 
 def forward(module: Any, inputs: Any) -> Any:

@@ -75,6 +75,13 @@ class Mechanism:
         """The plan of so many steps of it, as if they had been planned."""
         return Plan.certify(self.noise, replace(self.step, steps=steps), delta, clipping=self.clipping)
 
+    def scheduled(self, ledger: AnyLedger, delta: float) -> Plan:
+        """The plan of the steps in a ledger that a schedule of noise or clip has made different, as if planned."""
+        stages = tuple(ledger.entries)
+        noise, first = stages[0]
+        work = replace(self.step, clip=first.clip, steps=ledger.steps)
+        return Plan(noise, work, None, delta, clipping=self.clipping, stages=stages)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, to be compared."""
         return {"noise": self.noise.to_dict(), "step": self.step.to_dict(), "clipping": str(self.clipping)}

@@ -47,9 +47,7 @@ def check_making(poisson_sampling: bool, rand_on_empty: bool, others: Mapping[st
             "rand_on_empty", True, "False: an empty batch takes its step, and made-up examples would be one too many"
         )
     for name, value in others.items():
-        raise InvalidArgument(
-            name, value, "no such argument (docs: coming from Opacus has them all); adaptive clipping is not covered"
-        )
+        raise InvalidArgument(name, value, "no such argument for this clipping (docs: coming from Opacus has them all)")
 
 
 def refuse_beside_a_plan(**arguments: Any) -> None:
@@ -160,8 +158,10 @@ def check_checkpoint(optimizer: Any, schedulers: Mapping[str, Any], options: Map
     if optimizer is None:
         raise InvalidArgument("optimizer", None, "the private optimizer: its noise and its steps are part of the run")
     for name, value in schedulers.items():
-        if value is not None:
-            raise InvalidArgument(name, type(value).__name__, "None: noise and clip are fixed over a run")
+        if value is not None and value not in optimizer.schedules.values():
+            raise InvalidArgument(
+                name, type(value).__name__, "a schedule of this optimizer (plrvo.training.schedulers), or None"
+            )
     for name, value in options.items():
         if value:
             raise InvalidArgument(name, value, "None: a checkpoint is one file of tensors and JSON, never a pickle")

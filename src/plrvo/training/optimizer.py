@@ -7,9 +7,10 @@ calls the wrapped optimizer. It raises instead, before anything is released, unl
 - its gradients came from a loss that is a sum over examples, through the module that the engine watches (`watch`);
 - the budget has a step left, over all optimizers that the engine has made.
 
-What makes up the mechanism (noise, clip, dimension, generator) is fixed when the optimizer is made. Nothing without
-noise is ever on the parameters, which may be copied and saved at any time. Noise is added once, by the process of rank
-0, before any division.
+What makes up the mechanism (noise, clip, dimension, generator) is fixed when the optimizer is made; without a plan, a
+schedule may change the widths of noise and clip between steps (`schedulers`). Nothing without noise is ever on the
+parameters, which may be copied and saved at any time. Noise is added once, by the process of rank 0, before any
+division.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import torch
 from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 
 from plrvo.accounting import Clipping
-from plrvo.noise import Noise
+from plrvo.noise import GridNoise, Noise
 from plrvo.training.accountant import CertifiedAccountant
+from plrvo.training.adaptive import AdaptiveMixin
 from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, check_clip, shares_of
 from plrvo.training.draws import BudgetExhausted, Draws
 from plrvo.training.exact import ExactMixin
 from plrvo.training.loss_form import NotASum
+from plrvo.training.schedulers import Schedule
 from plrvo.training.score import postprocessor
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
@@ -38,6 +41,10 @@ _Base: Any = object
 # What the account rests on. Anything else, such as learning rates, is the user's.
 _FIXED = {"noise", "noise_multiplier", "dimension", "generator", "max_grad_norm", "clipping", "clips", "loss_reduction"}
 _FIXED |= {"accountant", "sample_rate", "draws", "watch", "most_steps", "step_hook", "rank", "world_size"}
+_FIXED |= {"schedules", "first", "has_plan"}
+_SCHEDULE = dict.fromkeys(
+    ("noise", "noise_multiplier", "max_grad_norm"), "; schedules are in plrvo.training.schedulers"
+)
 
 
 class NoiseMixin(_Base):
@@ -60,16 +67,18 @@ class NoiseMixin(_Base):
         watch: Watch,
         postprocess: str | None = None,
         most_steps: int | None = None,
+        has_plan: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(optimizer, noise_multiplier=0.0, max_grad_norm=clip, generator=generator, **kwargs)
-        self.noise, self.dimension, self.clipping = noise, dimension, clipping
-        check_clip(clip)
-        self.clips = shares_of(clip, self.params) if clipping == "per_layer" else {}
+        self.dimension, self.clipping = dimension, clipping
+        self.first, self.has_plan = (noise, clip), has_plan
+        self.schedules: dict[str, Schedule] = {}
+        self._factors_of = {"noise": 1.0, "clip": 1.0}
         self.accountant, self.sample_rate, self.most_steps = accountant, sample_rate, most_steps
         self.draws, self.watch = draws, watch
         self.postprocess = postprocess
-        self._after_noise = postprocessor(postprocess, noise)
+        self._use(noise, clip)
         self._hooks: list[Callable[[Any], None]] = []
         self._is_stepping = False
         optimizer.register_step_pre_hook(self._refuse_other_callers)
@@ -77,8 +86,46 @@ class NoiseMixin(_Base):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and getattr(self, "_is_sealed", False):
-            raise InvalidArgument(name, value, "no change after make_private: the plan's account rests on it")
+            raise InvalidArgument(
+                name, value, f"no change after make_private: the plan's account rests on it{_SCHEDULE.get(name, '')}"
+            )
         super().__setattr__(name, value)
+
+    def _use(self, noise: Noise, clip: float) -> None:
+        """Noise and clip of the steps to come, and what follows from them."""
+        check_clip(clip, self.clipping)
+        clips = shares_of(clip, self.params) if self.clipping == "per_layer" else {}
+        for name, value in {"noise": noise, "max_grad_norm": clip, "clips": clips}.items():
+            super().__setattr__(name, value)
+        self._after_noise = postprocessor(self.postprocess, noise)
+
+    def follow(self, schedule: Schedule) -> None:
+        """Take a schedule of the noise or of the clip, one of each."""
+        known = type(schedule).__name__
+        if self.has_plan:
+            raise InvalidArgument(
+                "optimizer", known, "one of an engine without a plan: a plan's certificate is for one noise and clip"
+            )
+        if schedule.what in self.schedules:
+            raise InvalidArgument("optimizer", known, f"one schedule of the {schedule.what}; it has one")
+        self.schedules[schedule.what] = schedule
+
+    def rescale(self, *, noise: float | None = None, clip: float | None = None) -> None:
+        """Widths from the next step on, for a schedule: multiplier and clip by these factors of the first ones."""
+        if self.sums is not None:
+            raise InvalidArgument("schedule", "step", "a step between batches, not between the parts of one")
+        given = {name: value for name, value in (("noise", noise), ("clip", clip)) if value is not None}
+        if any(name not in self.schedules for name in given):
+            raise InvalidArgument("rescale", given, "a schedule (plrvo.training.schedulers), which says it in advance")
+        factors = self._factors_of | given
+        self._use(*self.rescaled(**factors))
+        self._factors_of = factors
+
+    def rescaled(self, noise: float, clip: float) -> tuple[Noise, float]:
+        """Noise and clip by these factors; a grid stays as it is."""
+        first, widest = self.first
+        wider = first.before_rounding.scaled(noise * clip)
+        return GridNoise(wider, first.cell) if first.cell else wider, widest * clip
 
     def __deepcopy__(self, memo: Any) -> Any:
         raise TypeError("a private optimizer is not copied: the copy would repeat its noise")
@@ -89,12 +136,13 @@ class NoiseMixin(_Base):
     @property
     def noise_multiplier(self) -> float:
         """Opacus's parameter of Gaussian noise, to be read; of another noise there is none."""
-        sigma = self.noise.before_rounding.gaussian_sigma
+        noise, clip = self.charged
+        sigma = noise.before_rounding.gaussian_sigma
         if sigma is None:
             raise InvalidArgument(
                 "noise_multiplier", None, "`optimizer.noise`: a multiplier, and a schedule of it, is Gaussian"
             )
-        return float(sigma) / self.clip
+        return float(sigma) / clip
 
     @noise_multiplier.setter
     def noise_multiplier(self, value: float) -> None:
@@ -114,6 +162,16 @@ class NoiseMixin(_Base):
         return float(self.max_grad_norm)
 
     @property
+    def charged(self) -> tuple[Noise, float]:
+        """Noise and clip that a step is entered with: those that it has, or equivalent ones in other units."""
+        return self.noise, self.clip
+
+    @property
+    def adapted(self) -> dict[str, float] | None:
+        """Settings and present clip of adaptive clipping; None for another."""
+        return None
+
+    @property
     def steps_taken(self) -> int:
         """The steps in the engine's ledger."""
         return len(self.accountant)
@@ -126,6 +184,9 @@ class NoiseMixin(_Base):
         """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum."""
         if getattr(self, "rank", 0) == 0:
             self.noise.add_to(self.sums, self.generator)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
         for p, total in zip(self.params, self.sums, strict=True):
             p.grad = total.view_as(p)
 
@@ -149,12 +210,14 @@ class NoiseMixin(_Base):
             self._check_skip_next_step()
             self._is_last_step_skipped = not last
             if not last:
+                self._hear_again()
                 return False
             # Counted before it is released: what fails in between is counted, and not the other way round.
+            noise, clip = self.charged
             self.accountant.step(
-                noise=self.noise,
+                noise=noise,
                 sample_rate=self.sample_rate,
-                clip=self.clip,
+                clip=clip,
                 dimension=self.dimension,
                 layered=self.clipping.layered,
             )
@@ -166,6 +229,7 @@ class NoiseMixin(_Base):
         self.scale_grad()
         for hook in self._hooks:
             hook(self)
+        self._hear_again()
         return True
 
     def _settle(self, last: bool) -> None:
@@ -203,11 +267,18 @@ class NoiseMixin(_Base):
         if hasattr(self, "reduce_gradients"):
             self.reduce_gradients()
         self._use_released()
+        self.watch.pause()
         self._is_stepping = True
         try:
             return self.original_optimizer.step()
         finally:
             self._is_stepping = False
+            self._hear_again()
+
+    def _hear_again(self) -> None:
+        """What the loop makes of the module's outputs after the step; after the last one nothing comes of it."""
+        if self.most_steps is None or self.steps_taken < self.most_steps:
+            self.watch.go_on()
 
     def _refuse_other_callers(self, *_: Any) -> None:
         if not self._is_stepping:
@@ -230,9 +301,12 @@ class NoiseMixin(_Base):
 
 
 @cache
-def optimizer_class(distributed: bool, grad_sample_mode: str, exact: bool = False) -> type[DPOptimizer]:
+def optimizer_class(
+    distributed: bool, grad_sample_mode: str, exact: bool = False, adaptive: bool = False
+) -> type[DPOptimizer]:
     """Opacus's optimizer with the mixins in front of it."""
     base = DistributedDPOptimizer if distributed else DPOptimizer
     clips = BookkeepingMixin if grad_sample_mode == "bookkeeping" else SamplesMixin
-    mixins = (ExactMixin, NoiseMixin, clips) if exact else (NoiseMixin, clips)
-    return type(f"Noisy{base.__name__}", (*mixins, base), {})
+    # Exact sums are of flat clipping: there is no more than one in front.
+    front = (ExactMixin,) if exact else (AdaptiveMixin,) if adaptive else ()
+    return type(f"Noisy{base.__name__}", (*front, NoiseMixin, clips, base), {})

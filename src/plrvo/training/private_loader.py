@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from plrvo.noise import Keystream
+from plrvo.training.descendants import not_followed
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.mechanism import Mechanism
@@ -15,6 +17,7 @@ from plrvo.training.randomness import same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples, size_of
 
 AnySampler = PoissonSampler | OrderedBatches
+_NO_MORE = object()
 
 
 def poisson_sampler(
@@ -38,6 +41,20 @@ def poisson_sampler(
     )
 
 
+class _OwnLoader(DataLoader[Any]):
+    """Fetches batches in this process, unheard."""
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        with not_followed():
+            batches = super().__iter__()
+        while True:
+            with not_followed():
+                batch = next(batches, _NO_MORE)
+            if batch is _NO_MORE:
+                return
+            yield batch
+
+
 def private_loader(loader: DataLoader[Any], sampler: AnySampler, batch_first: bool) -> DataLoader[Any]:
     """The caller's loader with another sampler, which has an answer for a batch of no examples."""
     # Collated once here, so that an empty batch has the form of a full one from the first step on.
@@ -45,7 +62,7 @@ def private_loader(loader: DataLoader[Any], sampler: AnySampler, batch_first: bo
     one = loader.collate_fn(fetch([0]))
     collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
     if not loader.num_workers:
-        return DataLoader(
+        return _OwnLoader(
             loader.dataset,
             batch_sampler=sampler,
             collate_fn=collate,

@@ -7,6 +7,8 @@ random), with every generator in the same state for both passes of a comparison,
 - *apart*: the other rows are replaced by copies of one, and by themselves times 10,000, over 10,000, and not numbers
   (integers stay); that row's outputs must stay as they were, in every layer (a head that starts at zero hides what is
   before it), and so must what the module keeps (`state`);
+- *ragged*: both of these once more with lengths, masks and padding that differ from row to row (`ragged`), as a first
+  batch may have all of one length;
 - *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row; and they must
   scale with the row's own loss exactly, and not with the others' (a hook on gradients may look at all of them).
 
@@ -31,11 +33,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
+from plrvo.training.ragged import ragged
 from plrvo.training.state import State, sums
-from plrvo.training.structure import tensors_in
+from plrvo.training.structure import map_leaves, tensors_in
 from plrvo.training.unchanged import EVERY_PASS, refuse_dependent, refuse_parameters
 from plrvo.validate import InvalidArgument
 
@@ -66,6 +70,7 @@ class Tried:
     layouts: dict[int, Layout] = field(default_factory=dict)
     not_sums: set[int] = field(default_factory=set)  # numbers that are no sums over examples
     learns: bool = False  # whether there is something to learn from
+    silent: bool = False  # whether a parameter had no gradient, as all do behind a layer that starts at zero
 
 
 def probe(
@@ -105,10 +110,30 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
                 _compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
             refuse_parameters(module, weights, sums(dict(module.named_parameters())))
             own = {place: found[0] for (name, _, place), found in layouts.items() if name == _ITSELF}
-            learns = _compare_gradients(module, few, per_example, state, own, again)
-            return Tried(own, _not_sums(module, few, reduction, state), learns)
+            drew = state.drew
+            silent = _compare_gradients(module, few, per_example, state, own, again)
+            learns = silent is not None
+            not_sums = _not_sums(module, few, reduction, state)
+            if not again and (varied := ragged(few)) is not None and _passes(module, varied, state):
+                _check_apart(module, varied, state, again=True)
+                _compare_gradients(module, varied, per_example, state, own, again=True)
+                not_sums |= _not_sums(module, varied, reduction, state)
+            for _ in range(_SEEDS - 1 if drew and learns and not again and call.rows > 1 else 0):
+                state.reseed()
+                two = few if few is call else call.some(2)
+                _compare_gradients(module, two, per_example, state, own, again, linearly=False)
+            return Tried(own, not_sums, learns, bool(silent))
     finally:
         state.restore()
+
+
+def _passes(module: nn.Module, call: Call, state: State) -> bool:
+    """Whether the module takes a call that was made up."""
+    try:
+        _Pass(module, call, state)
+    except Exception:
+        return False
+    return True
 
 
 @contextmanager
@@ -139,6 +164,7 @@ class _Pass:
         def note(name: str) -> Any:
             def hook(m: nn.Module, args: Any, output: Any) -> None:
                 self._keep(f"{name} ({type(m).__name__})", calls, output)
+                self._keep(f"what goes into {name} ({type(m).__name__})", calls, args)  # no layer may have made it
 
             return hook
 
@@ -152,10 +178,21 @@ class _Pass:
                 hook.remove()
 
     def _keep(self, name: str, calls: Counter[str], output: Any) -> None:
+        packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
         for i, t in enumerate(tensors_in(output)):
-            if t.is_floating_point():
+            if t.is_floating_point() and id(t) not in packed:
                 self.outputs[name, calls[name], i] = t.detach().clone()
         calls[name] += 1
+
+
+def _packed_in(output: Any) -> set[int]:
+    found: list[PackedSequence] = []
+    map_leaves(output, lambda leaf: found.append(leaf) if isinstance(leaf, PackedSequence) else None, until=_is_packed)
+    return {id(packed.data) for packed in found}
+
+
+def _is_packed(value: Any) -> bool:
+    return isinstance(value, PackedSequence)
 
 
 def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
@@ -239,14 +276,25 @@ def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: d
                 f"outputs of an example that do not change with other examples; {use[0]} mixes them "
                 "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples "
                 "share and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first "
-                "dimension of one: mask[None])",
+                "dimension of one: mask[None]; examples keep their order in every layer, so that sequences are packed "
+                "with enforce_sorted=False)",
             )
 
 
 def _compare_gradients(
-    module: nn.Module, call: Call, per_example: PerExample, state: State, layouts: dict[int, Layout], again: bool
-) -> bool:
-    """Whether there are any to compare; raises where they are not those of each row."""
+    module: nn.Module,
+    call: Call,
+    per_example: PerExample,
+    state: State,
+    layouts: dict[int, Layout],
+    again: bool,
+    *,
+    linearly: bool = True,
+) -> int | None:
+    """How many parameters have none; raises where they are not those of each row, or (`linearly`) do not scale.
+
+    None if there are none to compare.
+    """
     parameters = [p for p in module.parameters() if p.requires_grad]
     generator = torch.Generator()
 
@@ -274,7 +322,7 @@ def _compare_gradients(
     with state.fresh(), torch.enable_grad():
         alone = scores(call)
         if alone is None:
-            return False
+            return None
         try:
             expected: list[Any] = [
                 torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone
@@ -300,10 +348,10 @@ def _compare_gradients(
                 type(module).__name__,
                 f"layers whose gradients can be computed by example; that of {name} is off by {apart:.1%} of the "
                 "example's gradient. Its layer may be overridden, checkpointed (use_reentrant=False), or used outside "
-                "of its own call, or examples are not in the same order everywhere; freeze it, or try another "
-                "grad_sample_mode",
+                "of its own call, or examples are not in the same order everywhere; freeze it, or pass "
+                'grad_sample_mode="functorch", which asks nothing of layers',
             )
-    if call.rows > 1:
+    if call.rows > 1 and linearly:
         row = secrets.randbelow(call.rows)
         for own, others in [secrets.choice(_WEIGHTINGS)] if again else _WEIGHTINGS:
             weights = torch.full_like(alone.detach(), others)
@@ -317,7 +365,7 @@ def _compare_gradients(
                     f"gradients that are computed by row, and linearly; that of {name} changes by {apart:.1%} with the "
                     "size of the gradients that go into the module (a hook that clips, normalises or averages them?)",
                 )
-    return True
+    return sum(all(g is None or not g.any() for g in of_one) for of_one in zip(*expected, strict=True))
 
 
 def _known(score: Tensor | None) -> Tensor:

@@ -47,7 +47,7 @@ def make_receipt(
     (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for. `delta` is for an
     engine without a plan, whose receipt has the plan of the steps that were taken.
     """
-    plan = _plan(engine, delta)
+    plan = _plan(engine, optimizer, delta)
     if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     ledger = engine.accountant.ledger
@@ -83,11 +83,12 @@ def make_receipt(
         "versions": _versions(),
         "audit": audit,
         "journal": None if journal is None else journal.summary(),
+        **({} if engine.charge is None else {"budget": engine.charge.record()}),
     }
     return Receipt.signed(parts)
 
 
-def _plan(engine: PrivacyEngine, delta: float | None) -> Plan:
+def _plan(engine: PrivacyEngine, optimizer: Any, delta: float | None) -> Plan:
     if engine.plan is not None:
         if delta not in (None, engine.plan.delta):
             raise InvalidArgument("delta", delta, f"{engine.plan.delta}, the plan's, or None")
@@ -95,6 +96,8 @@ def _plan(engine: PrivacyEngine, delta: float | None) -> Plan:
     ledger, mechanism = engine.accountant.ledger, engine.mechanism
     if delta is None or mechanism is None or not ledger.steps:
         raise InvalidArgument("delta", delta, "a delta, for an engine that has taken steps without a plan")
+    if optimizer.schedules and engine.times_made == 1:
+        return mechanism.scheduled(ledger, delta)
     if ledger != mechanism.ledger(ledger.steps):
         raise InvalidArgument("engine", "steps of several noises", "one make_private for each engine with a receipt")
     return mechanism.after(ledger.steps, delta)
@@ -115,6 +118,7 @@ def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
         "grad_sample_mode": engine.grad_sample_mode,
         "expected_batch_size": optimizer.expected_batch_size * processes,
         "processes": processes,
+        **({} if optimizer.adapted is None else {"adaptive": optimizer.adapted}),
     }
 
 

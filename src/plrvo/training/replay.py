@@ -7,6 +7,10 @@ the row that stayed changes, the loss has looked at the others: at their outputs
 examples, a statistic of the batch, detached or not) or at their targets (weights of the classes in the batch, tokens
 that are not padding).
 
+A coupling may be far too small to be seen on ordinary outputs, and matter on others: the loss is also carried out with
+all other rows, or all rows, many times as large or as small, and with single numbers that are large. There, only what
+stays finite is compared: an example whose own numbers overflow is nobody else's business.
+
 Every pass is recorded, so that a loss of a new form is tried when it first comes. What Python decided in between (an
 `if`, a number that was taken out by `.item()`) stays as it was, and what was computed before the module was called is
 not seen.
@@ -26,11 +30,13 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from plrvo.training.layout import Layout
-from plrvo.training.recording import Operation, Recording, leading_to, tensors_of, written
+from plrvo.training.operations import Operation, leading_to, tensors_of, written
+from plrvo.training.recording import Recording
 
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
+_SIZES = (1e2, 1e4, 1e8, 1e-4)  # times which outputs are tried
 _CLOSE = 1e-4  # relative: the same operations on other rows, so that kernels may round otherwise
 
 
@@ -50,11 +56,13 @@ class Replay:
     def __post_init__(self) -> None:
         self._before: list[weakref.ref[Tensor]] = []  # what came up in the pass before
 
-    def looks_at_others(self, recording: Recording, loss: Tensor, outputs: Sequence[Laid], rows: int) -> bool | None:
+    def looks_at_others(
+        self, recording: Recording, loss: Tensor, outputs: Sequence[Laid], rows: int, *, again: bool = False
+    ) -> bool | None:
         """Whether the gradient at one example's outputs changes with other examples; None if it is not certain yet.
 
         A tensor that is no output may have the size of a small batch by chance (weights of so many classes). Whether
-        it is a constant shows in the next pass.
+        it is a constant shows in the next pass. A loss that was tried before (`again`) is tried with one size.
         """
         if recording.is_full:
             raise CannotReplay(
@@ -63,7 +71,7 @@ class Replay:
             )
         tensors = [t for t, _ in outputs]
         steps, leaves = _needed(recording.operations, loss, tensors)
-        if any(recording.is_gone(t) for t in leaves):
+        if any(recording.descendants.is_one(t) for t in leaves):
             raise CannotReplay("it uses numbers of an earlier pass of the module, with many others in between")
         constants = {id(t) for reference in self._before if (t := reference()) is not None}
         first = not self._before
@@ -71,7 +79,7 @@ class Replay:
         form = _Form(rows, self.dimension, outputs)
         targets = [(t, layout) for t in leaves if id(t) not in constants and (layout := form.layout(t)) is not None]
         trial = _Trial(steps, loss, outputs, rows)
-        same = trial.gradients(None, None)
+        same = trial.gradients(None)
         if not _are_true(same, loss, tensors):
             raise CannotReplay("its operations give another gradient when they are carried out again")
         trials = _TRIALS if sum(t.numel() for t in tensors) < _LARGE else 1
@@ -85,7 +93,8 @@ class Replay:
                         return True
                     certain = False
         if certain:
-            return False
+            sizes = _SIZES if trials > 1 and not again else (secrets.choice(_SIZES),)
+            return any(trial.differs_in_size(same, *_two_rows(rows), size) for size in sizes)
         return None if first and rows <= _FEW else True
 
 
@@ -100,23 +109,69 @@ def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor])
     return all(_close(a, b) for a, b in zip(found, true, strict=True))
 
 
+@dataclass(frozen=True)
+class _Others:
+    """Copies of the row `source` in the place of all but `row`, in other sizes; `spikes`: of one number in each."""
+
+    row: int
+    source: int
+    of_others: float = 1.0
+    of_row: float = 1.0
+    spikes: bool = False
+
+    def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
+        placed = layout.of(values, rows, [i if i == self.row else self.source for i in range(rows)])
+        if self.of_others == 1.0 or not values.is_floating_point():
+            return placed
+        factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)
+        if self.spikes and factors.numel():
+            where = torch.randint(factors.shape[1], (rows,), generator=_own_generator())
+            factors[torch.arange(rows), where] = self.of_others
+        factors[self.row] = self.of_row
+        return placed * layout.from_rows(factors, placed).to(placed)
+
+
+def _own_generator() -> torch.Generator:
+    return torch.Generator().manual_seed(secrets.randbits(60))  # not the loop's, whose draws are its own
+
+
 class _Trial:
     def __init__(self, steps: list[Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
         self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
 
     def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
         """Whether the gradient at `row` is another one where all others are copies of `source`."""
-        found = self.gradients(row, source, targets)
+        return self._apart(same, self.gradients(_Others(row, source), targets), row)
+
+    def differs_in_size(self, same: list[Any], row: int, source: int, size: float) -> bool:
+        """Whether it is another one where others are so many times as large: beside the row as it is, or as large."""
+        tries = [
+            (same, _Others(row, source, of_others=size)),
+            (same, _Others(row, source, of_others=size, spikes=True)),
+            (None, _Others(row, source, of_others=size, of_row=size)),
+        ]
+        for beside, others in tries:
+            try:
+                expected = beside or self.gradients(_Others(row, row, of_others=size, of_row=size))
+                found = self.gradients(others)
+            except CannotReplay:  # an operation that takes no such numbers
+                continue
+            if self._apart(expected, found, row, finite=True):
+                return True
+        return False
+
+    def _apart(self, same: list[Any], found: list[Any], row: int, *, finite: bool = False) -> bool:
         return any(
-            not _close(self._row(a, layout, row), self._row(b, layout, row), whole=a)
+            not _close(self._row(a, layout, row), self._row(b, layout, row), whole=a, finite=finite)
             for a, b, (_, layout) in zip(same, found, self._outputs, strict=True)
         )
 
-    def gradients(self, row: int | None, source: int | None, targets: Sequence[Laid] = ()) -> list[Any]:
-        """At the outputs, with copies of the row `source` in the place of all rows but `row`."""
-        made = {id(t): self._changed(t, layout, row, source).requires_grad_() for t, layout in self._outputs}
+    def gradients(self, others: _Others | None, targets: Sequence[Laid] = ()) -> list[Any]:
+        """At the outputs, with other rows in the place of all but one; the targets' are copied likewise."""
+        made = {id(t): self._changed(t, layout, others).requires_grad_() for t, layout in self._outputs}
         leaves = [made[id(t)] for t, _ in self._outputs]
-        made |= {id(t): self._changed(t, layout, row, source) for t, layout in targets if id(t) not in made}
+        copies = None if others is None else _Others(others.row, others.source)
+        made |= {id(t): self._changed(t, layout, copies) for t, layout in targets if id(t) not in made}
         with torch.enable_grad(), _generators_kept(self._steps):
             for step in self._steps:
                 _carry_out(step, made)
@@ -125,11 +180,11 @@ class _Trial:
                 raise CannotReplay("its operations do not lead to it")
             return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
-    def _changed(self, values: Tensor, layout: Layout | None, row: int | None, source: int | None) -> Tensor:
+    def _changed(self, values: Tensor, layout: Layout | None, others: _Others | None) -> Tensor:
         values = values.detach()
-        if row is None or source is None or layout is None:
+        if others is None or layout is None:
             return values.clone()
-        return layout.of(values, self._rows, [i if i == row else source for i in range(self._rows)])
+        return others.placed_in(values, layout, self._rows)
 
     def _row(self, gradient: Tensor | None, layout: Layout | None, row: int) -> Tensor | None:
         return gradient if gradient is None or layout is None else layout.of(gradient, self._rows, [row])
@@ -204,11 +259,15 @@ def _two_rows(rows: int) -> tuple[int, int]:
     return one, (one + 1 + secrets.randbelow(rows - 1)) % rows
 
 
-def _close(one: Tensor | None, other: Tensor | None, whole: Tensor | None = None) -> bool:
+def _close(one: Tensor | None, other: Tensor | None, whole: Tensor | None = None, *, finite: bool = False) -> bool:
+    """`finite`: where both are numbers."""
     if one is None or other is None:
         return all(t is None or not bool(t.nan_to_num().any()) for t in (one, other))
     a, b = one.detach().double(), other.detach().double()
     size = float((a if whole is None else whole.detach().double()).abs().nan_to_num().max()) if a.numel() else 0.0
+    if finite:
+        both = a.isfinite() & b.isfinite()
+        a, b = a[both], b[both]
     return torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE * 1e-2 * size, equal_nan=True)
 
 

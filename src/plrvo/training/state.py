@@ -43,13 +43,14 @@ class State:
         Gives the seed of that state.
         """
         self.restore()
+        hooks = self._hooks_on_parameters()
         devices = [self._device] if self._device.type == "cuda" else []
         # Python's and NumPy's global generators too: a module that draws from them is nobody's business but its own.
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             with torch.random.fork_rng(devices=devices):
                 seed = self._seed if seed is None else seed
-                torch.manual_seed(seed)
+                seed_torch(seed)
                 random.seed(seed)
                 np.random.seed(seed)  # noqa: NPY002
                 before = _generators()
@@ -58,6 +59,15 @@ class State:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002
+            for on_one, own in hooks:
+                on_one.update(own)
+
+    def _hooks_on_parameters(self) -> list[tuple[dict[int, Any], dict[int, Any]]]:
+        """Take them off, to be put back: they hear of no step's gradients, so of no single row's in a try either."""
+        found = [(on, dict(on)) for p in self._module.parameters() if (on := p._backward_hooks)]
+        for on_one, _ in found:
+            on_one.clear()
+        return found
 
     def now(self) -> Digest:
         """What the module keeps, as it is at the moment."""
@@ -68,6 +78,14 @@ class State:
             self._contents.put_back()
         for m, training in self._modes:
             m.training = training
+
+
+def seed_torch(seed: int) -> None:
+    """`torch.manual_seed`, which without a device keeps the stack of every call for it: most of a small pass's time."""
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def sums(tensors: Mapping[str, Tensor]) -> dict[str, int]:

@@ -19,7 +19,7 @@ from torch.utils import _python_dispatch
 
 from plrvo.training.call import Call
 from plrvo.training.kept import SMALL, Digest
-from plrvo.training.state import State, sums
+from plrvo.training.state import State, seed_torch, sums
 from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
@@ -207,7 +207,7 @@ class _DrawsApart(_Mode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in function.tags:
             self._next += 1
-            torch.manual_seed(self._next)
+            seed_torch(self._next)
         return function(*args, **(kwargs or {}))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import secrets
 import warnings
+import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.call import Call, Inputs, without_rows
+from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
+from plrvo.training.operations import Operation, leading_to
+from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, Tried, probe
 from plrvo.training.recording import Output, Recording, forget_recordings, form
@@ -31,6 +36,10 @@ from plrvo.validate import InvalidArgument
 _TRIED = 3  # batches for each form of loss
 _AGAIN = 64  # one in so many later losses is tried again, at random
 _MODULE_AGAIN = 256  # and modules, which takes as long as some steps
+_OF_ITS_OWN_STEP = (
+    "nothing that the module gave before, kept by a queue, a bank, a moving mean or a hidden state, detached or not: "
+    "it carries examples into steps that they are not in. Use the outputs of this step, and constants"
+)
 
 
 class Watch:
@@ -48,17 +57,23 @@ class Watch:
     ) -> None:
         refuse_private(module)
         forget_recordings()
+        forget_descendants()
         self.module: nn.Module | None = module
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
         self._public_weights, self._factors = public_weights, Factors(reduction, dimension)
         self._on_rows = on_rows
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._call_forms, self._tried = Forms(), dict[Form, Tried]()
+        self._met: dict[Form, int] = {}  # how often a form came in which a parameter had no gradient
         self._padding = Padding(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay = Replay(dimension)
         self._recording: Recording | None = None
+        self._descendants = Descendants()
+        weakref.finalize(self, self._descendants.forget)
         self._turn = 0  # backward passes of this step
+        self._call: Call | None = None  # of the pass under way
+        self._moved = Counter[str]()  # how often rows that an operation has moved were tried
         self._found = Tried()
         self._unchanged, self._seen_inputs = Unchanged(module), Inputs()
         self._inputs: set[int] = set()
@@ -88,14 +103,29 @@ class Watch:
     def remove(self) -> None:
         """Leave the module as it was."""
         self._stop_recording()
+        self._descendants.forget()
         while self._undo:
             self._undo.pop()()
 
     def new_step(self) -> None:
-        """The step is settled: what comes next belongs to another one."""
-        self.seen_loss, self._outputs, self._turn = False, [], 0
+        """The step is settled: what comes next belongs to another one, and is heard from `go_on` on."""
+        self.seen_loss, self._turn = False, 0
         self.forget_gradients()
+        self.pause()
         self._stop_recording()
+        self._descendants.new_step()
+
+    def pause(self) -> None:
+        """Hear of no operation until `go_on`: what happens inside of the module, or is ours."""
+        if self._recording is not None:
+            self._recording.pause()
+        self._descendants.pause()
+
+    def go_on(self) -> None:
+        if self._recording is None:
+            self._descendants.resume()
+        else:
+            self._recording.resume()
 
     def forget_gradients(self) -> None:
         """Those of the passes so far are dropped, and take part in no step."""
@@ -103,14 +133,13 @@ class Watch:
 
     def _stop_recording(self) -> None:
         if self._recording is not None:
-            self._recording.pause()
-            self._recording = None
+            self._recording.end(self._outputs)
+        self._recording, self._outputs = None, []
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             _refuse_compiled()
-        if self._recording is not None:
-            self._recording.pause()  # not what happens inside of the module
+        self.pause()  # not what happens inside of the module
         if self.is_trying or not (module.training and torch.is_grad_enabled()):
             return None
         if module is not self.module:
@@ -135,6 +164,8 @@ class Watch:
             self._inputs = set()
         inputs = tensors_in((args, kwargs))
         self._inputs |= {id(t) for t in inputs}
+        if any(self._descendants.is_of_an_earlier_step(t) for t in inputs):
+            raise InvalidArgument("module", "an input from outputs of an earlier step", _OF_ITS_OWN_STEP)
         self._learns_before = trained_before(inputs, self.rows, self._dimension)
         if self._on_rows:
             self._on_rows(self.rows)
@@ -146,6 +177,7 @@ class Watch:
         self._try_new_form(module, call)
         if not self._outputs:
             self._padding.check(module, call)
+        self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
         return None
@@ -153,16 +185,24 @@ class Watch:
     def _try_new_form(self, module: nn.Module, call: Call) -> None:
         """Try the module if it was not tried in this form yet, and now and then if it was."""
         its_form = self._call_forms.of(module, call)
+        due = False
         if its_form in self._tried:
             self._found = self._tried[its_form]
+            due = self._found.silent and self._is_due(its_form)
             # Not again between two passes of one step, which takes long. A new form is tried there too: until a loss
             # goes back, the wrapper's book is empty, and what the first pass has left is in its graph alone.
-            if self._outputs or secrets.randbelow(_MODULE_AGAIN):
+            if self._outputs or (not due and secrets.randbelow(_MODULE_AGAIN)):
                 return
         # Where only numbers differ, such as that of the step, fewer tries do.
-        self._try(module, call, again=any(its_form.kind == tried.kind for tried in self._tried))
+        again = any(its_form.kind == tried.kind for tried in self._tried)
+        self._try(module, call, again=again and not due)
         if self.rows > 1 and self._found.learns:
             self._tried[its_form] = self._found
+
+    def _is_due(self, form: Form) -> bool:
+        """Whether a form in which a parameter had no gradient is to be tried again: the 1st, 2nd, 4th, 8th.. time."""
+        self._met[form] = met = self._met.get(form, 0) + 1
+        return met & (met - 1) == 0
 
     def _try(self, module: nn.Module, call: Call, again: bool) -> None:
         self._set_trying(True)
@@ -171,13 +211,25 @@ class Watch:
         finally:
             self._set_trying(False)
 
+    def _check_order(self, module: nn.Module, call: Call, output: Any) -> None:
+        """Try the module on rows that it has moved: the first times that it moves some, and then now and then."""
+        found = self._found
+        for operation, exchanged in moved_rows(tensors_in(output), self.rows).items():
+            if self._moved[operation] >= _TRIED and secrets.randbelow(_AGAIN):
+                continue
+            self._moved[operation] += 1
+            try:
+                self._try(module, call.picked(exchanged), again=True)
+            finally:
+                self._found = found
+
     def _set_trying(self, trying: bool) -> None:
         self.is_trying = trying
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):
-            if self._recording is not None and not self.is_trying:
-                self._recording.resume()
+            if not self.is_trying:
+                self.go_on()
             return None
         self._unchanged.end()
         if self.rows == 0:
@@ -186,8 +238,11 @@ class Watch:
             # A pass that nobody has gone back from before another engine began. A loss of it is refused as a detour.
             self._recording, self._outputs = None, []
         if self._recording is None and not self._outputs:
-            self._recording = Recording()
+            self._recording = Recording(self._descendants)
         turn = 0 if self._recording is None else self._recording.turn
+        if self._call is not None:
+            self._check_order(module, self._call, output)
+            self._call = None
         for place, t in enumerate(tensors_in(output)):
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
@@ -198,8 +253,7 @@ class Watch:
         return output if self.rows == 0 else None
 
     def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
-        if self._recording is not None:
-            self._recording.pause()
+        self.pause()
         if self.is_trying or not self._outputs or loss.grad_fn is None or self.module is None:
             return self._go_on_recording
         stops = {o.node for o in self._outputs}
@@ -216,11 +270,15 @@ class Watch:
         found = detours(loss, stops, self._trainable, self._inputs)
         if found is not None:
             raise NotASum(f"loss: expected a function of the module's outputs; it depends on {found}")
+        recording = self._recording or Recording()
+        steps = leading_to(recording.operations, loss)
+        if any(self._descendants.is_of_an_earlier_step(t) for t in (loss, *(t for s in steps for t in s.given()))):
+            raise NotASum(f"loss: made of outputs of an earlier step: expected {_OF_ITS_OWN_STEP}")
         if self.rows > 1:  # what one example does alone is its own
             self._check_outputs(outputs)
             if not self._public_weights:
                 self._factors.check(loss, stops, self.rows, weight, self._turn)
-            self._check_terms(loss, outputs)
+            self._check_terms(loss, outputs, recording, steps)
         self._turn += 1
         self.in_backward = True
         self._unchanged.begin_backward()
@@ -235,8 +293,8 @@ class Watch:
 
     def _go_on_recording(self) -> None:
         # Not inside of a backward pass, from which checkpointed layers start passes of their own.
-        if self._recording is not None and self._outputs and not self.is_trying and not self.in_backward:
-            self._recording.resume()  # another loss of the same outputs may follow
+        if not self.is_trying and not self.in_backward:
+            self.go_on()  # another loss of the same outputs may follow
 
     def _check_outputs(self, outputs: list[Output]) -> None:
         """Refuse outputs that a loss is made of, and that are neither rows of examples nor sums over them."""
@@ -253,10 +311,9 @@ class Watch:
                     "example: reduction='none', the mean within each example, then over examples"
                 )
 
-    def _check_terms(self, loss: Tensor, outputs: list[Output]) -> None:
+    def _check_terms(self, loss: Tensor, outputs: list[Output], recording: Recording, steps: list[Operation]) -> None:
         """Carry the loss out again: at the first occurrences of its form, and then now and then."""
-        recording = self._recording or Recording()
-        its_form = form(recording, loss, [o.tensor for o in outputs])
+        its_form = form(steps, [o.tensor for o in outputs])
         tried = self._forms.get(its_form, 0)
         if tried >= _TRIED and secrets.randbelow(_AGAIN):
             return
@@ -265,7 +322,7 @@ class Watch:
             with warnings.catch_warnings():
                 # The backward pass itself will say this.
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-                crosses = self._looks_at_others(recording, loss, outputs)
+                crosses = self._looks_at_others(recording, loss, outputs, again=tried >= _TRIED)
         finally:
             self._set_trying(False)
         if crosses:
@@ -277,10 +334,10 @@ class Watch:
             )
         self._forms[its_form] = tried + (crosses is not None)
 
-    def _looks_at_others(self, recording: Recording, loss: Tensor, outputs: list[Output]) -> bool | None:
+    def _looks_at_others(self, recording: Recording, loss: Tensor, outputs: list[Output], again: bool) -> bool | None:
         laid_out = [(o.tensor, o.layout) for o in outputs]
         try:
-            return self._replay.looks_at_others(recording, loss, laid_out, self.rows)
+            return self._replay.looks_at_others(recording, loss, laid_out, self.rows, again=again)
         except CannotReplay as reason:
             if self._public_weights:
                 return crossing(loss, laid_out, self.rows)
@@ -301,6 +358,7 @@ def _watch_of_a_copy() -> Watch:
     """What the hooks of a copied or unpickled module belong to: it knows no module."""
     watch = object.__new__(Watch)
     watch.module, watch.is_trying, watch._outputs, watch._recording = None, False, [], None
+    watch._descendants = Descendants()
     return watch
 
 

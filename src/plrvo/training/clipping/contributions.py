@@ -75,12 +75,16 @@ class PerExample(Contribution):
     channels_last: bool = False
 
     def squared_norms(self) -> Tensor:
-        return squared_lengths(self.gradients.flatten(1))
+        return squared_lengths(self._flat)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        flat = self.gradients.flatten(1)
+        flat = self._flat
         total = (factors.to(flat.dtype) @ flat).view(self.gradients.shape[1:])
         return total.movedim(-1, 1).contiguous() if self.channels_last else total
+
+    @property
+    def _flat(self) -> Tensor:
+        return self.gradients[..., None].flatten(1)  # numbers, too, have one coordinate
 
     def per_example(self) -> Tensor:
         return self.gradients.movedim(-1, 2) if self.channels_last else self.gradients
@@ -265,7 +269,7 @@ def squared_norms(contributions: list[Contribution]) -> Tensor:
     if len(factored) == len(contributions):
         return _ghost_norms(factored)
     # The sum is released part by part, each rounded by itself: what may be left of parts that cancel is added.
-    parts = [c.per_example().flatten(1).double() for c in contributions]
+    parts = [c.per_example()[..., None].flatten(1).double() for c in contributions]
     whole = torch.linalg.vector_norm(torch.stack(parts).sum(dim=0), dim=1)
     sizes = torch.stack([c.sizes() for c in contributions]).sum(dim=0)
     positions = max(c.positions for c in contributions)

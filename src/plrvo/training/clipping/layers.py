@@ -68,6 +68,8 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
     ghost = Convolution(x, g, lambda *both: _factors(layer, *both), lambda *both: _whole(layer, *both))
     if not is_direct(positions, rows, columns):
         yield layer.weight, ghost
+    elif layer.groups > 1 and len(x) > 0:
+        yield layer.weight, PerExample(_by_groups(layer, x, g))
     elif positions * columns * layer.out_channels >= _WORK_OF_A_KERNEL:
         yield layer.weight, PerExample(ghost.per_example())
     else:
@@ -106,14 +108,23 @@ def _padded(layer: Any, x: Tensor) -> Tensor:
 
 def _whole(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     """The weight gradient of all examples together, by torch's own kernel."""
-    if len(x) == 0:
-        return torch.zeros_like(layer.weight)
+    return _by_kernel(layer, x, g, layer.weight, layer.groups) if len(x) else torch.zeros_like(layer.weight)
+
+
+def _by_groups(layer: Any, x: Tensor, g: Tensor) -> Tensor:
+    """That of each example: the channels of all examples are those of one, in so many more groups."""
+    weights = layer.weight.repeat(len(x), *[1] * (layer.weight.ndim - 1))
+    together = _by_kernel(layer, x.flatten(0, 1)[None], g.flatten(0, 1)[None], weights, len(x) * layer.groups)
+    return together.view(len(x), *layer.weight.shape)
+
+
+def _by_kernel(layer: Any, x: Tensor, g: Tensor, like: Tensor, groups: int) -> Tensor:
     none = [0] * (x.ndim - 2)
     padding = layer.padding
     if isinstance(padding, str) or layer.padding_mode != "zeros":  # the kernel knows symmetric zeros only
         x, padding = _padded(layer, x), none
     _, weight, _ = torch.ops.aten.convolution_backward(
-        g, x, layer.weight, None, layer.stride, padding, layer.dilation, False, none, layer.groups, [False, True, False]
+        g, x, like, None, layer.stride, padding, layer.dilation, False, none, groups, [False, True, False]
     )
     return weight
 

@@ -9,8 +9,10 @@ from typing import Any
 from torch import nn
 
 from plrvo.accounting import Clipping
-from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
+from plrvo.training.clipping.direct import DirectModule
+from plrvo.training.clipping.module import BookkeepingModule, direct_owners, unsupported_layers
 from plrvo.training.clipping.samples import SamplesModule, WholeModule
+from plrvo.training.views import EachView
 from plrvo.validate import InvalidArgument
 
 MODES = ("auto", "bookkeeping", "hooks", "ghost", "functorch")
@@ -22,15 +24,18 @@ def check_mode(mode: str) -> None:
         raise InvalidArgument("grad_sample_mode", mode, "one of " + ", ".join(MODES))
 
 
-def wrapper_of(mode: str) -> type[BookkeepingModule]:
+def wrapper_of(mode: str, module: nn.Module) -> type[BookkeepingModule]:
     """The wrapper of a mode that was chosen."""
-    return {"bookkeeping": BookkeepingModule, "functorch": WholeModule}.get(mode, SamplesModule)
+    books = DirectModule if direct_owners(module) else BookkeepingModule
+    return {"bookkeeping": books, "functorch": WholeModule}.get(mode, SamplesModule)
 
 
 def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
     """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
     if mode in ("hooks", "functorch"):
         return mode
+    if mode == "auto" and isinstance(module, EachView):
+        return "functorch"
     unsupported = unsupported_layers(module)
     reason = (
         f"no rule for {', '.join(unsupported[:3])}{' and others' if len(unsupported) > 3 else ''}"
@@ -56,7 +61,7 @@ def fitting_mode(module: nn.Module, clipping: Clipping, loss_of: Callable[[nn.Mo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # which say the mode's reason, and come again when it is chosen
         mode = chosen_mode("auto", module, clipping, batch_first=True)
-        wrapper = wrapper_of(mode)(module)
+        wrapper = wrapper_of(mode, module)(module)
         try:
             loss_of(wrapper).backward()
         except (InvalidArgument, RuntimeError):  # a layer that was asked for rows of its own may fail in its own way

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
 import torch
-from opacus.grad_sample import AbstractGradSampleModule
+from opacus.grad_sample import AbstractGradSampleModule, GradSampleModule
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from plrvo.training.clipping.contributions import Contribution
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
+from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
+from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights, with_own_way_back
 from plrvo.training.structure import map_tensors, tensors_in
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
@@ -24,12 +27,13 @@ from plrvo.validate import InvalidArgument
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a layer was called with, where torch's generator was (if asked for), and which output is looked at."""
+    """What a layer was called with, where torch's generator and its buffers were (if asked for), and which output."""
 
     args: Any
     kwargs: Any
     generator: Tensor | None = None
     output: int = 0
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def first(self) -> Tensor:
@@ -43,19 +47,57 @@ Recorder = Callable[[nn.Module, Inputs, Tensor], Contributions]
 
 def unsupported_layers(module: nn.Module) -> list[str]:
     """The names of layers that own trainable parameters and have no rule; empty where book-keeping works."""
-    return [f"{name or 'module'} ({type(m).__name__})" for name, m, rule in _ruled(module) if rule is None]
+    direct = dict(direct_owners(module))
+    unruled = [(name, m) for name, m, rule in _ruled(module) if rule is None and name not in direct]
+    return [f"{name or 'module'} ({type(m).__name__})" for name, m in unruled]
 
 
 def _ruled(module: nn.Module) -> list[tuple[str, nn.Module, Rule | None]]:
-    """Owners of trainable parameters, with their rules; not those of which all belong to a layer that has one."""
-    owners = [(name, m, rule_of(m)) for name, m in module.named_modules() if own_parameters(m)]
+    """Owners of trainable parameters, with their rules; not those of which all belong to a layer that has one.
+
+    Recurrent layers are not among them, which have a way back of their own instead.
+    """
+    recurrent = dict(recurrent_layers(module))
+    owners = [
+        (name, m, rule_of(m))
+        for name, m in module.named_modules()
+        if own_parameters(m) and name not in recurrent and not isinstance(m, LISTS)
+    ]
     covered = {p for _, m, rule in owners if rule for p in own_parameters(m)}
+    covered.update(p for m in recurrent.values() for p in own_parameters(m))
     return [(name, m, rule) for name, m, rule in owners if rule or not covered.issuperset(own_parameters(m))]
+
+
+def direct_owners(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Modules of the user's own that hold trainable parameters beside their layers (`direct`)."""
+    return [(name, m) for name, m, rule in _ruled(module) if rule is None and _is_users_own(m)]
+
+
+def _is_users_own(m: nn.Module) -> bool:
+    """Layers of torch and of Opacus's, and those that have a function of Opacus's, are not."""
+    libraries = (
+        type(m).__module__.startswith("torch."),
+        *(k.__module__.startswith("opacus.") for k in type(m).__mro__),
+    )
+    return not any(libraries) and type(m) not in GradSampleModule.GRAD_SAMPLERS and not is_parametrized(m)
+
+
+def recurrent_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Those that train."""
+    return [(name, m) for name, m in module.named_modules() if own_parameters(m) and is_recurrent(m)]
+
+
+LISTS = (nn.ParameterList, nn.ParameterDict)  # which are never called: what they hold belongs to whoever has them
+
+
+def holders(module: nn.Module) -> list[nn.Module]:
+    """Whose parameters are the module's own: it, and lists of parameters among its children."""
+    return [module, *(m for child in module.children() if isinstance(child, LISTS) for m in holders(child))]
 
 
 def own_parameters(module: nn.Module) -> list[nn.Parameter]:
     """Those that train, without those of its children."""
-    return [p for p in module.parameters(recurse=False) if p.requires_grad]
+    return [p for m in holders(module) for p in m.parameters(recurse=False) if p.requires_grad]
 
 
 def floating(output: Any) -> list[Tensor]:
@@ -146,10 +188,13 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._is_comparing = self._is_redoing = False
         self._handle = torch.zeros((), requires_grad=True)
         self._hooks: list[Any] = []
+        self._of_layer: dict[nn.Module, list[Any]] = {}  # hooks, too
         self._attached: dict[nn.Module, list[tuple[nn.Module, dict[str, Any]]]] = {}
         self._replayed: set[nn.Module] = set()  # layers whose pass is computed once more
-        self._generators: dict[nn.Module, Tensor] = {}
+        self._starts: dict[nn.Module, tuple[Tensor, dict[str, Tensor]]] = {}  # generator and buffers, before its pass
+        self._flat_weights: dict[nn.Module, tuple[list[Tensor], Tensor]] = {}  # of recurrent layers in their pass
         self._looked_up_once: set[nn.Module] = set()  # embeddings of numbers that all examples share
+        self._spread: set[nn.Module] = set()  # of these, which give each example its own in the pass under way
         names = {p: name for name, p in m.named_parameters()}
         # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
         for name, layer, recorder in self._recorders(m):
@@ -175,6 +220,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         for name, layer, rule in found:
             if rule is None:
                 raise InvalidArgument("module", f"{name} ({type(layer).__name__})", "a layer that has a rule")
+        for name, layer in recurrent_layers(m):
+            self._watch_recurrent(name, layer)
         return [(name, layer, partial(by_rule, rule)) for name, layer, rule in found if rule]
 
     def _open_book(self, rows: int) -> None:
@@ -204,12 +251,13 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     def remove_hooks(self) -> None:
         self.watch.remove()
-        for hook in self._hooks:
+        for hook in (*self._hooks, *(hook for hooks in self._of_layer.values() for hook in hooks)):
             hook.remove()
         self._hooks.clear()
+        self._of_layer.clear()
 
     def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
-        self._hooks += [
+        self._of_layer[layer] = [
             # First, so that hooks which make a weight from parameters make it from detached ones.
             layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True, prepend=True),
             layer.register_forward_hook(partial(self._tap, name, recorder), with_kwargs=True, always_call=True),
@@ -218,30 +266,60 @@ class BookkeepingModule(AbstractGradSampleModule):
     def _detach_parameters(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
         if not self._is_recording():
             return None
+        refuse_within_itself(layer, self._attached)
         self._attached[layer] = [(m, dict(m._parameters)) for m in layer.modules()]
         for m, attached in self._attached[layer]:
             for name, p in attached.items():
                 if p is not None:
                     m._parameters[name] = p.detach()
         if layer in self._replayed:
-            self._generators[layer] = torch.get_rng_state()
+            buffers = {name: b.detach().clone() for name, b in layer.named_buffers()}
+            self._starts[layer] = torch.get_rng_state(), buffers
         if isinstance(layer, nn.Embedding) and args:
             return (self._for_each_example(layer, args[0]), *args[1:]), kwargs
         return None
+
+    def _watch_recurrent(self, name: str, layer: nn.Module) -> None:
+        self._of_layer[layer] = [
+            layer.register_forward_pre_hook(self._detach_flat_weights),
+            layer.register_forward_hook(partial(self._go_back_by_gates, name), with_kwargs=True, always_call=True),
+        ]
+
+    def _detach_flat_weights(self, layer: Any, _: Any) -> None:
+        if self._is_recording():
+            self._flat_weights[layer] = layer._flat_weights, torch.get_rng_state()
+            layer._flat_weights = [w.detach() for w in layer._flat_weights]
+
+    def _go_back_by_gates(self, name: str, layer: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        if layer not in self._flat_weights:
+            return None
+        layer._flat_weights, generator = self._flat_weights.pop(layer)
+        if output is None:
+            return None
+
+        def show(rows: int, contributions: Contributions) -> None:
+            if self._is_wanted():
+                self._note(name, layer, rows, contributions)
+
+        named = dict(zip(("input", "hx"), args, strict=False)) | kwargs
+        called = (named["input"], named.get("hx"))
+        return with_own_way_back(layer, called, output, self._handle, generator, show)
 
     def _for_each_example(self, layer: nn.Embedding, ids: Tensor) -> Tensor:
         """Position numbers come once for all examples; each example needs its own gradient of them.
 
         They come as (1, T), or as (T), which is known from one number an example by not following the number of rows:
-        a module is tried with two such numbers before it is trained.
+        a module is tried with two such numbers before it is trained. A single one, which broadcasts, says nothing about
+        later calls.
         """
         rows = self.book.batch_size
         if ids.ndim > self._dimension and ids.ndim > 1 and ids.shape[self._dimension] == 1 < rows:
             return ids.expand(*(rows if d == self._dimension else n for d, n in enumerate(ids.shape)))
         if ids.ndim == 1 and self._dimension == 0:
-            if len(ids) != rows:
+            if len(ids) not in (1, rows):
                 self._looked_up_once.add(layer)
-            if layer in self._looked_up_once:
+            if layer in self._looked_up_once or len(ids) != rows:
+                self._spread.add(layer)
                 return ids.expand(rows, len(ids))
         return ids
 
@@ -250,7 +328,8 @@ class BookkeepingModule(AbstractGradSampleModule):
             return None
         for m, attached in self._attached.pop(layer):
             m._parameters.update(attached)
-        generator = self._generators.pop(layer, None)
+        take_own_weights(layer)
+        generator, buffers = self._starts.pop(layer, (None, {}))
         if output is None:  # the layer failed; its own error is under way
             return None
         leaves, form = tree_flatten((args, kwargs))
@@ -261,26 +340,31 @@ class BookkeepingModule(AbstractGradSampleModule):
 
         @in_full_precision
         def show(output: int, kept: tuple[Tensor, ...], gradient: Tensor) -> None:
-            if self.book.batch_size == 0:
-                return  # no examples, no contributions, whatever the module works on in their place
-            if not (self.watch.in_backward or self._is_comparing):
-                return  # a gradient for something else than the step, such as that of an input
+            if not self._is_wanted():
+                return
             found = dict(zip(places, kept, strict=True))
             given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
             called, named = tree_unflatten(given, form)
-            self._record(name, layer, recorder, Inputs(called, named, generator, output), gradient)
+            self._record(name, layer, recorder, Inputs(called, named, generator, output, buffers), gradient)
 
         tap: Any = _Tap.apply
         outputs = floating(output)
         tapped = {}
         for i, t in enumerate(outputs):
-            # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other.
-            own = t.clone() if len(outputs) > 1 or (t.is_leaf and t.requires_grad) else t
-            tapped[id(t)] = tap(own, self._handle, partial(show, i), *inputs)
+            # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other, nor
+            # what the layer itself goes back from: that of layers with a rule is never their output.
+            is_kept = layer in self._replayed or len(outputs) > 1 or (t.is_leaf and t.requires_grad)
+            tapped[id(t)] = tap(t.clone() if is_kept else t, self._handle, partial(show, i), *inputs)
+        if layer in self._spread:
+            self._spread.remove(layer)
+            tapped = {key: for_each_example(t) for key, t in tapped.items()}
         return map_tensors(output, lambda t: tapped.get(id(t), t))
 
     def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
-        rows = self._rows_of(layer, g)
+        self._note(name, layer, self._rows_of(layer, g), recorder(layer, inputs, g))
+
+    def _note(self, name: str, layer: nn.Module, rows: int, contributions: Contributions) -> None:
+        """Contributions are computed as they are asked for."""
         if rows != self.book.batch_size:
             raise InvalidArgument(
                 "module",
@@ -290,10 +374,17 @@ class BookkeepingModule(AbstractGradSampleModule):
             )
         self._is_redoing, trying, self.watch.is_trying = True, self.watch.is_trying, True
         try:
-            for parameter, contribution in recorder(layer, inputs, g):
+            for parameter, contribution in contributions:
                 self.book.add(parameter, contribution)
         finally:
             self._is_redoing, self.watch.is_trying = False, trying
+
+    def _is_wanted(self) -> bool:
+        """Whether a gradient is the step's, and not for something else, such as that of an input.
+
+        No examples, no contributions, whatever the module works on in their place.
+        """
+        return self.book.batch_size > 0 and (self.watch.in_backward or self._is_comparing)
 
     def _rows_of(self, layer: nn.Module, g: Tensor) -> int:
         return g.shape[self._dimension] if g.ndim > self._dimension else 0
@@ -302,6 +393,12 @@ class BookkeepingModule(AbstractGradSampleModule):
         """Not while the module is tried out, except for the pass that is compared."""
         trying = self._is_redoing or (self.watch.is_trying and not self._is_comparing)
         return torch.is_grad_enabled() and self.training and not trying
+
+
+def refuse_within_itself(layer: nn.Module, under_way: Container[nn.Module]) -> None:
+    """Parameters are replaced while their layer computes, and would be lost if it were called from within."""
+    if layer in under_way:
+        raise InvalidArgument("module", type(layer).__name__, f"layers that do not call themselves; {ANY_MODULE}")
 
 
 def _refuse(name: str, parameter: Tensor) -> None:

@@ -10,6 +10,10 @@ to 2^-150 of each entry, which a huge r makes large. So an example with a number
 factors contributes zero, too. Then l f stays below 2^127 for batches of up to 2^63 examples, and T positions of a
 parameter with n entries lose at most T sqrt(n) 2^-150 2^87 C in l2 norm: below 2^-21 C, half of the room that every
 factor leaves, while T sqrt(n) < 2^42. Clips below 1e-20, at which ordinary numbers would be left out, are refused.
+
+Automatic clipping (Bu et al., 2023) has the factor C/(||G|| + gamma) for every example, gamma = 0.01: norms are below C
+whatever they were, and short gradients are lengthened, by C/gamma at most. Clips above 1e4 are refused with it, so that
+factors are below 2^20 and l f below 2^127 for batches of up to 2^43 examples.
 """
 
 from __future__ import annotations
@@ -34,10 +38,12 @@ _ROOM = 1 - 2.0**-20  # for the rounding of factors and products in singles
 _LARGEST_NUMBER = 2.0**63  # among the factors of a gradient
 _LARGEST_IN_CLIPS = 2.0**87
 _SMALLEST_CLIP = 1e-20
+STABILISER = 0.01  # gamma of automatic clipping
+_LARGEST_NORMALISED = 1e4
 
 
 class ClippingMixin(_Base):
-    """Factors from norms (flat and per-layer l2 clipping, and l1), and sums of what they clip.
+    """Factors from norms (flat, automatic and per-layer l2 clipping, and l1), and sums of what they clip.
 
     The sums have no noise, so they are the optimizer's, which cannot be copied or written, and on no parameter.
     """
@@ -83,7 +89,8 @@ class ClippingMixin(_Base):
             factors = [_factor(self.clips[p], n, out) for p, n in zip(self.params, stacked, strict=True)]
         else:
             order = 1 if self.clipping == "l1" else 2
-            factor = _factor(self.clip, torch.linalg.vector_norm(stacked, order, dim=0), out)
+            kind = _normalising if self.clipping == "automatic" else _factor
+            factor = kind(self.clip, torch.linalg.vector_norm(stacked, order, dim=0), out)
             factors = [factor] * len(norms)
         return [f.to(p.device) for f, p in zip(factors, self.params, strict=True)], out
 
@@ -116,7 +123,7 @@ class BookkeepingMixin(ClippingMixin):
         )
         for p in self.params:
             held = self.book.contributions(p)
-            total = torch.zeros(self.book.batch_size, device=p.device, dtype=torch.float64)
+            total = torch.zeros(self.rows, device=p.device, dtype=torch.float64)
             if held:
                 total = squared_norms(held).sqrt() * self.scale
             for contribution in held:
@@ -131,12 +138,13 @@ class SamplesMixin(ClippingMixin):
     @property
     def grad_samples(self) -> list[Tensor]:
         """The gradients of every example, of a sum of losses; the book lets go of them."""
-        return [self._gradients(p) for p in self.params]
+        rows = self.rows  # before the book lets go of the first
+        return [self._gradients(p, rows) for p in self.params]
 
-    def _gradients(self, p: Any) -> Tensor:
+    def _gradients(self, p: Any, rows: int) -> Tensor:
         for contribution in self.book.release(p):
             return wide(contribution.per_example()) * self.scale
-        return p.new_zeros(self.book.batch_size, *p.shape)  # the loss does not depend on it
+        return p.new_zeros(rows, *p.shape)  # the loss does not depend on it
 
     @torch.no_grad()
     @in_full_precision
@@ -165,8 +173,16 @@ def _factor(clip: float, norms: Tensor, out: Tensor) -> Tensor:
     return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
 
 
-def check_clip(clip: float) -> None:
-    """Refuse a clip below which single precision has too few numbers."""
+def _normalising(clip: float, norms: Tensor, out: Tensor) -> Tensor:
+    """C/(norm + gamma), slightly less; 0 as above."""
+    factors = clip * _ROOM / (norms + STABILISER)
+    return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
+
+
+def check_clip(clip: float, clipping: str = "flat") -> None:
+    """Refuse a clip below which single precision has too few numbers, and one that would lengthen by too much."""
+    if clipping == "automatic" and clip > _LARGEST_NORMALISED:
+        raise InvalidArgument("clip", clip, "at most 1e4 with automatic clipping, where it is a unit and no more")
     if clip < _SMALLEST_CLIP:
         raise InvalidArgument("clip", clip, "at least 1e-20 for training: measure the loss in other units")
 

@@ -32,8 +32,10 @@ from plrvo.training.clipping.module import (
     by_rule,
     floating,
     own_parameters,
+    recurrent_layers,
 )
 from plrvo.training.clipping.precision import wide
+from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights
 from plrvo.training.kept import Contents
 from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
@@ -63,21 +65,24 @@ class SamplesModule(BookkeepingModule):
                     layer.register_forward_hook(_forget_size, always_call=True),
                 ]
         covered = {p for layer in m.modules() if _is_known(layer) for p in own_parameters(layer)}
+        covered.update(p for _, layer in recurrent_layers(m) for p in own_parameters(layer))
         return list(self._within("", m, covered))
 
     def _within(self, name: str, m: nn.Module, covered: set[nn.Parameter]) -> Iterator[tuple[str, nn.Module, Recorder]]:
         if is_parametrized(m) and any(p.requires_grad for p in m.parameters()):
             self._replayed.add(m)
-            yield name, m, partial(_again, self._dimension, set())
+            yield name, m, by_replay(self._dimension)
         elif _is_known(m) and own_parameters(m):
             yield name, m, self._known(m)
+        elif is_recurrent(m):
+            self._watch_recurrent(name, m)
         elif not covered.issuperset(own_parameters(m)):
             if isinstance(m, nn.EmbeddingBag):
                 raise InvalidArgument(
                     "module", f"{name} (EmbeddingBag)", f"nn.Embedding, and a mean over its positions; {ANY_MODULE}"
                 )
             self._replayed.add(m)
-            yield name, m, partial(_again, self._dimension, set())
+            yield name, m, by_replay(self._dimension)
         else:
             for child_name, child in m.named_children():
                 yield from self._within(f"{name}.{child_name}".lstrip("."), child, covered)
@@ -85,8 +90,8 @@ class SamplesModule(BookkeepingModule):
     def _known(self, layer: nn.Module) -> Recorder:
         rule = rule_of(layer)
         recorder = partial(by_rule, rule) if rule else _by_opacus
-        is_recurrent = isinstance(layer, RNNLinear)
-        return recorder if self._dimension == 0 or is_recurrent else partial(_examples_first, recorder)
+        is_step = isinstance(layer, RNNLinear)
+        return recorder if self._dimension == 0 or is_step else partial(_examples_first, recorder)
 
     def _rows_of(self, layer: nn.Module, g: Tensor) -> int:
         # The steps of a packed sequence have fewer rows, the first ones.
@@ -110,7 +115,7 @@ class WholeModule(SamplesModule):
     def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
         root = unwrapped(m)
         self._replayed.add(root)
-        return [("", root, partial(_again, self._dimension, set()))]
+        return [("", root, by_replay(self._dimension))]
 
 
 def _is_known(layer: nn.Module) -> bool:
@@ -156,6 +161,11 @@ def _with_rows(values: Tensor, missing: int) -> Tensor:
     return functional.pad(values, (0, 0) * (values.ndim - 1) + (0, missing))
 
 
+def by_replay(dimension: int) -> Recorder:
+    """Of a layer whose pass is computed once more; it remembers which inputs have no rows."""
+    return partial(_again, dimension, set())
+
+
 class _NotOneRow(Exception):
     """What a layer gives for one example is not that example's output."""
 
@@ -195,6 +205,7 @@ def _again(dimension: int, shared: set[int], layer: nn.Module, inputs: Inputs, g
         ) from None
     finally:
         kept.put_back()
+        take_own_weights(layer)
     for name, gradients in found.items():
         yield parameters[name], PerExample(gradients)
 
@@ -214,7 +225,9 @@ def _by_row(
     def score(values: dict[str, Tensor], gradient: Tensor, *one: Any) -> Tensor:
         called = [t if d is None else t.unsqueeze(d) for t, d in zip(one, where, strict=True)]
         args, kwargs = tree_unflatten(called, form)
-        output = floating(functional_call(layer, values, args, kwargs))[inputs.output]
+        # As the pass has found them, and copies: it may write to them (counters, the vectors of spectral norms).
+        buffers = {name: b.clone() for name, b in inputs.buffers.items()}
+        output = floating(functional_call(layer, {**values, **buffers}, args, kwargs))[inputs.output]
         own = gradient.unsqueeze(dimension)
         if output.shape != own.shape:  # they would broadcast, and the rows of others be summed
             raise _NotOneRow

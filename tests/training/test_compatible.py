@@ -1,0 +1,27 @@
+"""Which layers are refused by what they are."""
+
+import pytest
+from opacus.layers import DPMultiheadAttention
+from torch import nn
+
+from plrvo.training.compatible import compatible, mixing, refuse_mixing
+from plrvo.validate import InvalidArgument
+
+
+def test_a_layer_that_mixes_examples_is_named():
+    with pytest.raises(InvalidArgument, match=r"1 \(BatchNorm1d\)") as refused:
+        refuse_mixing(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
+    assert "\n" not in str(refused.value)
+
+
+def test_recurrent_layers_and_frozen_ones_are_none_of_them():
+    frozen = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
+    assert mixing(nn.Sequential(nn.LSTM(3, 4), nn.GRU(3, 4), nn.RNN(3, 4), frozen)) == []
+
+
+def test_a_copy_has_replacements_and_the_rest_as_it_was():
+    model = nn.Sequential(nn.MultiheadAttention(4, 2), nn.GRU(3, 4), nn.Linear(4, 4))
+    found = compatible(model)
+    assert isinstance(found[0], DPMultiheadAttention)
+    assert [type(m) for m in found[1:]] == [nn.GRU, nn.Linear]
+    assert isinstance(model[0], nn.MultiheadAttention)

@@ -1,0 +1,71 @@
+"""What cannot be made private is refused before anything is wrapped."""
+
+import pytest
+import torch
+from tests.training.helpers import dimension_of, small_data, small_model
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader
+
+import plrvo
+from plrvo.training.given import check_module
+from plrvo.validate import InvalidArgument
+
+
+@pytest.fixture
+def one_process():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def test_a_module_with_sharded_parameters_is_refused(one_process):
+    module = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    check_module(module)
+    fully_shard(module[0], mesh=init_device_mesh("cpu", (1,)))
+    with pytest.raises(InvalidArgument, match=r"0 \(FSDP\).*DifferentiallyPrivateDistributedDataParallel"):
+        check_module(module)
+
+
+def test_a_module_of_halves_is_refused():
+    with pytest.raises(InvalidArgument, match="float32"):
+        check_module(nn.Sequential(nn.Linear(3, 3)).to(torch.bfloat16))
+
+
+def made(plan, module):
+    engine = plrvo.PrivacyEngine(plan)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=DataLoader(small_data()))
+
+
+def plan_of(noise, dimension, delta=1e-5):
+    return plrvo.Plan.certify(noise, plrvo.Workload(0.1, 3, 1.0, dimension), delta)
+
+
+def test_an_engine_takes_the_file_of_a_plan_and_refuses_what_is_none(tmp_path):
+    plan = plan_of(plrvo.Gaussian(2.0), 10)
+    plan.save(tmp_path / "plan.json")
+    assert plrvo.PrivacyEngine(str(tmp_path / "plan.json")).plan == plan
+    for wrong in (plrvo.Gaussian(2.0), 3, plan.to_dict()):
+        with pytest.raises(InvalidArgument, match=r"plan=.*a Plan or the file of one"):
+            plrvo.PrivacyEngine(wrong)
+
+
+def test_a_plan_of_gaussian_noise_holds_for_any_number_of_parameters_and_no_other_does():
+    module = small_model()
+    engine, *_ = made(plan_of(plrvo.Gaussian(2.0), 1), module)
+    assert engine.plan.workload.dimension == dimension_of(module)
+    assert engine.plan.bracket == plan_of(plrvo.Gaussian(2.0), 1).bracket
+    with pytest.raises(InvalidArgument, match="dimension=1: expected at least"):
+        made(plan_of(plrvo.Laplace(2.0), 1), small_model())
+
+
+def test_a_delta_that_allows_to_publish_an_example_is_warned_of():
+    with pytest.warns(UserWarning, match=r"delta 0\.005 is not below 1/N = 0\.005"):  # there are 200 examples
+        made(plan_of(plrvo.Gaussian(2.0), 1, delta=0.005), small_model())
+    engine, *_ = made(plan_of(plrvo.Gaussian(2.0), 1), small_model())
+    for ask in (engine.get_epsilon, engine.epsilon):
+        ask(1e-4)
+        with pytest.warns(UserWarning, match="1/N"):
+            ask(0.1)
