@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.patience import HANGS
 from tests.records.receipts import DELTA, KINDS, WORK, changed, run
 
 import plrvo
@@ -448,7 +449,7 @@ def test_a_pipe_among_the_files_of_a_run_is_not_waited_for(made, tmp_path):
         os.mkfifo(folder / name)
         commands += [["verify", str(folder / "receipt.json")], ["report", str(folder), "--out", str(folder / "p.html")]]
     code = "import json, sys; from plrvo.cli.main import main; print([main(c) for c in json.loads(sys.argv[1])])"
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, timeout=HANGS)
     assert b"Traceback" not in done.stderr
     codes = json.loads(done.stdout.splitlines()[-1])
     assert len(codes) == 8
@@ -487,3 +488,28 @@ def test_the_batch_size_follows_from_rate_and_examples(tmp_path):
 def test_a_receipt_names_the_code_that_wrote_it(folder):
     """Or it could call itself older, and owe less."""
     assert "versions.plrvo_code is missing" in forge(folder, lambda receipt: receipt.update(versions={}))
+
+
+CHARGED = {"account": "0" * 32, "entry": 1, "event": 2, "digest": "a" * 64}
+
+
+def test_a_receipt_may_name_its_account_if_its_checkpoint_does(folder):
+    assert "was charged otherwise" in forge(folder, lambda receipt: receipt.update(budget=CHARGED))[0]
+    (folder / "checkpoint.safetensors").unlink()
+    assert verify(folder / "receipt.json") == []
+    assert forge(folder, lambda receipt: receipt.update(revision=3))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"entry": 0}, {"entry": True}, {"event": -1}, {"event": "2"}, {"account": "no"}, {"account": None}),
+        *({"digest": "A" * 64}, {"digest": "a" * 63}, {"more": 1}),
+    ],
+    ids=str,
+)
+def test_an_account_of_another_form_is_found(folder, wrong):
+    (folder / "checkpoint.safetensors").unlink()
+    found = forge(folder, lambda receipt: receipt.update(budget=CHARGED | wrong))
+    assert len(found) == 1
+    assert "budget" in found[0]

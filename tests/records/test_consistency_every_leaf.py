@@ -17,6 +17,7 @@ from plrvo.audit.receipt import examine, verify
 from plrvo.noise.specification import USUAL
 from plrvo.validate import InvalidArgument
 
+pytestmark = pytest.mark.computed  # by `quick`
 AFTER = "what is done with a released gradient costs no privacy"
 WORD = "the caller's word, which nothing can be compared with"
 WISH = "a wish, which nothing else in the receipt says"
@@ -71,13 +72,20 @@ OPEN = {
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
-    """Accounts of equal ledgers are computed once, and by moments: thousands of receipts share a few hundred."""
+    """Accounts of equal ledgers are computed once, and by moments: thousands of receipts share a few hundred.
+
+    The lower bound is half of what moments say, and that of a group as many times as it is large, so that both are
+    others for every ledger as well.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for module in ("ledger", "correlated.ledger"):
             by_moments = f"plrvo.accounting.{module}.certified_epsilon"
             patch.setattr(by_moments, lambda entries, delta, **_: quick_epsilon(entries, delta))
+        of_a_group = "plrvo.records.derived.group_epsilon"
+        patch.setattr(of_a_group, lambda ledger, size, delta: size * ledger.certified(delta).value)
         for kind in (Ledger, CorrelatedLedger):
-            for name in ("epsilon", "certified"):
+            patch.setattr(kind, "attacked", lambda ledger, delta: ledger.quick(delta).value / 2)
+            for name in ("epsilon", "certified", "quick"):
                 patch.setattr(kind, name, functools.lru_cache(maxsize=None)(getattr(kind, name)))
         yield
 

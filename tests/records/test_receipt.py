@@ -26,7 +26,9 @@ def run(tmp_path):
 
 
 def test_an_untouched_receipt_verifies(run):
-    assert verify(run[2]) == []
+    assert verify(run[2]) == verify(run[2].parent) == verify(str(run[2])) == []
+    with pytest.raises(InvalidArgument, match="receipt=3: expected the path of a file"):
+        verify(3)
 
 
 def test_weights_are_a_safetensors_file(run):

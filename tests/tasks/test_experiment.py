@@ -13,7 +13,7 @@ from plrvo.records.folder import CHECKPOINT, JOURNAL, LOCK, METRICS, RECEIPT, WE
 from plrvo.records.history import read_history
 from plrvo.tasks.experiment import run_plain, run_private
 from plrvo.tasks.preset import InMemory, Task
-from plrvo.tasks.settings import OPTIMIZERS, Settings, Streams, build_optimizer, check_folder, read_job
+from plrvo.tasks.settings import OPTIMIZERS, SCHEDULES, Settings, Streams, build_optimizer, check_folder, read_job
 from plrvo.validate import InvalidArgument
 
 SIZE = 60
@@ -160,3 +160,17 @@ def test_what_was_asked_for_is_kept_in_the_folder(tmp_path):
     assert read_job(tmp_path / "b") is None
     with pytest.raises(InvalidArgument, match="resume"):
         read_job(tmp_path)
+
+
+def test_schedules_fall_to_zero_or_rise_and_every_step_has_a_rate(tmp_path):
+    def rates(schedule: str) -> list[float]:
+        rate = Settings(tmp_path, learning_rate=2.0, schedule=schedule).rate_at(20)
+        return [rate(step) for step in range(20)]
+
+    assert rates("constant") == [2.0] * 20
+    assert rates("linear") == pytest.approx([2 - step / 10 for step in range(20)])
+    cosine = rates("cosine")
+    assert (cosine[0], cosine[10]) == (2.0, pytest.approx(1.0))
+    assert cosine == sorted(cosine, reverse=True)
+    assert rates("warmup") == [1.0] + [2.0] * 19
+    assert all(rate > 0 for schedule in SCHEDULES for rate in rates(schedule))

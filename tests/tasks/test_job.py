@@ -66,7 +66,7 @@ IDLE_WITHOUT_NOISE = {
 @pytest.mark.parametrize("name", sorted(OPTIONS - OF_THE_COMMAND - {"noise"} - set(IDLE_WITHOUT_NOISE)))
 def test_every_option_beside_no_noise_is_used_or_refused(name):
     answer = used_or_refused(name, noise=NO_NOISE)
-    private = {"plan", "epsilon", "delta", *OF_NOISES, "exact", "audit"}
+    private = {"plan", "epsilon", "delta", *OF_NOISES, "exact", "audit", "budget"}
     if name in private | {"correlation", "clipping", "grad_sample_mode", "postprocess", "unsafe_diagnostics"}:
         assert answer.startswith("refused")
 
@@ -86,6 +86,8 @@ def test_every_option_beside_no_noise_is_used_or_refused(name):
         ({"epsilon": 1.0, "grid": 0.1}, "grid=0.1"),
         ({"epsilon": 1.0, "canary": CanaryKind.example}, "canary='example'"),
         ({"epsilon": 1.0, "epochs": 2}, "epochs=2"),
+        ({"epsilon": 1.0, "audit": 100, "views": 2}, "views=2"),
+        ({"epsilon": 1.0, "views": 0}, "views=0"),
         ({"epsilon": 1.0, "correlation": "tree", "steps": 3}, "steps=3"),
         ({"epsilon": 1.0, "correlation": "tree", "epochs": 2, "clipping": "l1"}, "clipping='l1'"),
         ({"noise": plrvo.Laplace(1.0), "k": 3.0}, "k=3.0"),
@@ -159,6 +161,8 @@ SMALL = Job("digits", model="logistic", noise="laplace", epsilon=8.0, sample_rat
         {"momentum": 5.0},
         {"momentum": 0.5, "optimizer": "adam"},
         {"weight_decay": -1.0},
+        {"average": 1.0},
+        {"average": 0.0},
     ],
     ids=str,
 )

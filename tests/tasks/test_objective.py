@@ -96,3 +96,16 @@ FUNCTORCH = ("Gemma", "OPT", "T5", "BART", "DeBERTa-v2", "Swin")
 def test_a_trainer_takes_all_the_others(tmp_path, name):
     hooks = name in ("ViT", "ConvNeXt")
     trained(name, tmp_path, "functorch" if name in FUNCTORCH else "hooks" if hooks else "bookkeeping")
+
+
+def test_examples_of_which_no_token_counts_do_not_hide_the_loss():
+    name = "BERT, masked words"
+    rows = batch(name)
+    rows["labels"] = rows["labels"].clone()
+    rows["labels"][0] = -100  # a short text of which nothing was masked
+    assert type(objective_of(model(name), rows)) is type(objective_of(model(name), batch(name)))
+
+
+def test_a_batch_without_labels_is_refused_by_its_columns():
+    with pytest.raises(InvalidArgument, match=r"start_positions.*labels"):
+        objective_of(nn.Linear(1, 1), {"input_ids": torch.ones(2, 3), "start_positions": torch.ones(2)})

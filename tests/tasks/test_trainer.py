@@ -7,11 +7,12 @@ import torch
 from tests.tasks.text.tiny import CLASSES, batch, bert
 from tests.training.helpers import seeded
 from torch.utils.data import DataLoader, Dataset
-from transformers import TrainingArguments, default_data_collator
+from transformers import TrainerCallback, TrainingArguments, default_data_collator
 
 import plrvo
 from plrvo.accounting.correlated import Correlation, Participation, Tree
 from plrvo.audit.receipt import verify
+from plrvo.budget import Account
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.tasks.transformer import LogitsLoss
 from plrvo.training import PrivacyEngine
@@ -51,12 +52,13 @@ def optimizer_of(module):
     return torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], lr=0.01)
 
 
-def trainer(module, folder, plan_, mode="auto", **changes):
+def trainer(module, folder, plan_, mode="auto", trackers=(), **changes):
     return PrivateTrainer(
         module,
         arguments(folder, **changes),
         plan=plan_,
         grad_sample_mode=mode,
+        trackers=trackers,
         noise_generator=seeded(1),
         sample_generator=seeded(2),
         train_dataset=Rows(),
@@ -145,7 +147,8 @@ def test_nothing_of_private_examples_is_logged_and_epsilon_is(tmp_path):
     spent = [row["epsilon_certified"] for row in history]
     assert spent == sorted(spent)
     assert spent[-1] <= 20.0
-    assert done.training_loss != done.training_loss  # not a number
+    assert history[-1]["epoch"] == pytest.approx(STEPS * RATE)  # passes over the data, on average
+    assert done.training_loss is None  # not released, and no NaN, which would look like divergence
     assert "train_loss" not in done.metrics
 
 
@@ -171,7 +174,8 @@ def test_a_plan_is_spent_once(tmp_path):
         ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps=2"),
         ({"max_steps": 3}, "max_steps=3"),
         ({"label_smoothing_factor": 0.1}, "label_smoothing_factor=0.1"),
-        ({"bf16": True}, "bf16"),
+        ({"fp16": True}, "fp16"),
+        ({"num_train_epochs": 2}, "num_train_epochs=2.*1.5, which is what the plan's 6 steps are"),
     ],
 )
 def test_arguments_that_would_break_the_account_are_refused(tmp_path, changes, named):
@@ -180,10 +184,121 @@ def test_arguments_that_would_break_the_account_are_refused(tmp_path, changes, n
         trainer(module, tmp_path, plan(module), **changes)
 
 
-def test_checkpoints_of_a_trainer_are_not_resumed_from(tmp_path):
+def test_epochs_that_agree_with_the_plan_are_taken(tmp_path):
     module = bert("head")
-    with pytest.raises(InvalidArgument, match="ledger"):
-        trainer(module, tmp_path, plan(module)).train(resume_from_checkpoint=True)
+    assert trainer(module, tmp_path, plan(module), num_train_epochs=1.5).args.max_steps == STEPS
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+def test_a_resumed_run_is_the_one_that_was_not_interrupted(tmp_path):
+    whole, first, second = bert("head"), bert("head"), bert("head")
+    plan_ = plan(whole)
+    saving = {"save_strategy": "steps", "save_steps": 2}
+    trainer(whole, tmp_path / "whole", plan_).train()
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == 3
+
+    stopped = trainer(first, tmp_path / "run", plan_, **saving)
+    stopped.add_callback(Stop())
+    assert stopped.train().global_step == 3
+    assert not json.loads((tmp_path / "run" / "receipt.json").read_text())["complete"]
+    assert (tmp_path / "run" / "checkpoint-2" / "private.safetensors").stat().st_mode & 0o077 == 0  # it is secret
+    with pytest.raises(InvalidArgument, match=r"the state after step 3.*in no ledger"):
+        trainer(bert("head"), tmp_path / "run", plan_).train(resume_from_checkpoint=str(tmp_path / "run/checkpoint-2"))
+    resumed = trainer(second, tmp_path / "run", plan_, **saving)
+    done = resumed.train(resume_from_checkpoint=True)
+    assert done.global_step == STEPS == len(resumed.engine.accountant)
+    assert torch.equal(weights(whole), weights(second))
+    assert verify(tmp_path / "run" / "receipt.json") == []
+    assert json.loads((tmp_path / "run" / "receipt.json").read_text())["complete"]
+    spent = [row["epsilon_certified"] for row in resumed.state.log_history]
+    assert spent == sorted(spent)
+
+
+def test_what_holds_no_ledger_is_not_resumed_from(tmp_path):
+    module = bert("head")
+    for given in (True, str(tmp_path)):
+        with pytest.raises(InvalidArgument, match="ledger"):
+            trainer(module, tmp_path, plan(module)).train(resume_from_checkpoint=given)
+
+
+def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
+    first, second = bert("head"), bert("head")
+    trainer(first, tmp_path, plan(first), save_strategy="steps", save_steps=STEPS).train()
+    other = plan(second, plrvo.Laplace(5.0))
+    with pytest.raises(InvalidArgument, match="written by another"):
+        trainer(second, tmp_path, other).train(resume_from_checkpoint=True)
+
+
+@pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
+def test_bfloat16_clips_and_sums_in_singles(tmp_path, mode):
+    ours, other = bert("head"), bert("head")
+    plan_ = plan(ours)
+    seen = []
+    made = trainer(ours, tmp_path / "half", plan_, mode, bf16=True)
+
+    class Look(TrainerCallback):
+        def on_step_begin(self, args, state, control, **kwargs):
+            if not seen:
+                ours.classifier.register_forward_hook(lambda m, inputs, output: seen.append(output.dtype))
+                made._noisy.attach_step_hook(lambda o: seen.append(o.params[0].grad.dtype))
+
+    made.add_callback(Look())
+    made.train()
+    trainer(other, tmp_path / "single", plan_, mode).train()
+    assert torch.bfloat16 in seen
+    assert torch.float32 in seen
+    assert weights(ours).dtype == torch.float32
+    moved = (weights(other) - weights(bert("head"))).norm()
+    assert 0 < (weights(ours) - weights(other)).norm() < 0.1 * moved  # the same noise and batches
+    assert verify(tmp_path / "half" / "receipt.json") == []
+
+
+@pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
+def test_checkpointed_activations_change_nothing(tmp_path, mode):
+    ours, other = bert("all"), bert("all")
+    plan_ = plan(ours)
+    trainer(ours, tmp_path / "one", plan_, mode, gradient_checkpointing=True).train()
+    assert ours.is_gradient_checkpointing
+    trainer(other, tmp_path / "two", plan_, mode).train()
+    torch.testing.assert_close(weights(ours), weights(other), rtol=1e-4, atol=2e-5)
+
+
+def test_trackers_and_report_to_have_both_epsilons(tmp_path):
+    rows = []
+
+    class Kept:
+        def log(self, step, values):
+            rows.append((step, values))
+
+    module = bert("head")
+    plan_ = plan(module)
+    made = trainer(module, tmp_path, plan_, trackers=[Kept()], eval_strategy="steps", eval_steps=3)
+    made.train()
+    due = plan_.ledger(2).epsilon(plan_.delta)
+    logged = [values for step, values in rows if step == 2]
+    assert logged[0]["epsilon_certified"] == due.certified
+    assert logged[0]["epsilon_lower"] == due.lower > 0
+    assert any("eval_loss" in values for _, values in rows)
+    assert not any({"loss", "train_loss", "grad_norm"} & values.keys() for _, values in rows)
+
+
+def test_tensorboard_by_report_to(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    module = bert("head")
+    trainer(module, tmp_path, plan(module), report_to="tensorboard").train()
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    assert {"train/epsilon_certified", "train/epsilon_lower"} <= set(events.Tags()["scalars"])
+    assert [event.step for event in events.Scalars("train/epsilon_certified")] == [2, 4, 6, 6]
+    assert "train/loss" not in events.Tags()["scalars"]
 
 
 def test_a_trainer_takes_a_plan_with_a_correlation(tmp_path):
@@ -196,3 +311,19 @@ def test_a_trainer_takes_a_plan_with_a_correlation(tmp_path):
     assert done.engine.sampler.visits.steps == STEPS
     assert verify(tmp_path / "receipt.json") == []
     assert json.loads((tmp_path / "receipt.json").read_text())["visits"]["smallest_separation"] == 3
+
+
+def test_a_trainer_charges_its_plan_to_an_account_and_settles(tmp_path):
+    account = Account.create(tmp_path / "a.budget", name="a", epsilon=40.0, delta=1e-3)
+    module = bert("head")
+    private = PrivateTrainer(
+        module,
+        arguments(tmp_path),
+        plan=plan(module, plrvo.Gaussian(2.0)),
+        train_dataset=Rows(),
+        budget=account,
+        grad_sample_mode="hooks",
+    )
+    private.train()
+    assert account.state().entry(1).settled == STEPS
+    assert verify(tmp_path / "receipt.json", budget=account.path) == []

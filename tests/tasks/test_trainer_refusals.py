@@ -119,8 +119,6 @@ def test_with_a_criterion_several_labels_are_trained(tmp_path):
 
 
 ARGUMENTS = {
-    "bf16": {"bf16": True},
-    "gradient_checkpointing": {"gradient_checkpointing": True},
     "label_smoothing_factor": {"label_smoothing_factor": 0.1},
     "train_sampling_strategy": {"train_sampling_strategy": "group_by_length"},
     "optim_target_modules": {"optim_target_modules": ["attn"]},

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from plrvo.files import locked, parse_json, write_bytes
 from plrvo.validate import InvalidArgument
 
 Array = NDArray[np.float64]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _SAVE_EVERY = 10.0  # seconds between writes of the state file
 
 
@@ -131,23 +133,26 @@ def joblib_engine(name: str, jobs: int) -> Engine:
     one that it starts.
     """
     validate.positive_integer(jobs=jobs)
-
-    def run(work: Work, blocks: Sequence[Block]) -> Iterator[tuple[Block, Array]]:
-        joblib = _joblib(name)
-        task = joblib.delayed(_labelled)
-        with joblib.parallel_config(backend=name, n_jobs=jobs):
-            if name != "ray":
-                yield from joblib.Parallel(return_as="generator_unordered")(task(work, block) for block in blocks)
-                return
-            # Ray's engine gives its results all at once: ask in rounds, so that finished ones can be kept.
-            for start in range(0, len(blocks), 4 * jobs):
-                yield from joblib.Parallel()(task(work, block) for block in blocks[start : start + 4 * jobs])
-
-    return run
+    return lambda work, blocks: in_parallel(name, jobs, work, blocks)
 
 
-def _labelled(work: Work, block: Block) -> tuple[Block, Array]:
-    return block, work(block)
+def in_parallel(
+    name: str, jobs: int, work: Callable[[Item], Result], items: Sequence[Item]
+) -> Iterator[tuple[Item, Result]]:
+    """Every item with what `work` makes of it, as they are done, by one of joblib's engines."""
+    joblib = _joblib(name)
+    task = joblib.delayed(_labelled)
+    with joblib.parallel_config(backend=name, n_jobs=jobs):
+        if name != "ray":
+            yield from joblib.Parallel(return_as="generator_unordered")(task(work, item) for item in items)
+            return
+        # Ray's engine gives its results all at once: ask in rounds, so that finished ones can be kept.
+        for start in range(0, len(items), 4 * jobs):
+            yield from joblib.Parallel()(task(work, item) for item in items[start : start + 4 * jobs])
+
+
+def _labelled(work: Callable[[Item], Result], item: Item) -> tuple[Item, Result]:
+    return item, work(item)
 
 
 def _joblib(name: str) -> Any:

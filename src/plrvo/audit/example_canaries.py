@@ -65,5 +65,5 @@ def quiet_examples(public: Tensor | None, classes: int, count: int, generator: n
     quiet = directions[:, : max(1, flat.shape[1] // _QUIET)]
     x = generator.standard_normal((count, quiet.shape[1])) @ quiet.T
     x *= np.linalg.norm(flat, axis=1).mean() / np.linalg.norm(x, axis=1, keepdims=True)
-    inputs = torch.from_numpy(x).to(public.dtype).view(count, *public.shape[1:])
+    inputs = torch.from_numpy(x).to(torch.promote_types(public.dtype, torch.float32)).view(count, *public.shape[1:])
     return ExampleCanaries(inputs, torch.from_numpy(generator.integers(classes, size=count)))

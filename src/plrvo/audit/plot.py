@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plrvo import appearance
 from plrvo.files import check_figure, write_figure
 from plrvo.validate import InvalidArgument
-
-_COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21")
 
 
 @dataclass(frozen=True)
@@ -39,30 +38,39 @@ def plot_audits(points: Sequence[Point], path: Path, title: str = "") -> None:
 def plot_panels(panels: Mapping[str, Sequence[Point]], path: Path) -> None:
     """The same with one panel for each title, two in a row."""
     check_plot(path)
+    write_figure(audits_figure(panels), path)
+
+
+def audits_figure(panels: Mapping[str, Sequence[Point]]) -> Any:
+    """The figure of `plot_panels`."""
     from matplotlib.figure import Figure
 
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(6.4 if columns == 1 else 10.4, 4.2 * rows), layout="constrained")
+    figure = Figure(figsize=(6.4 if columns == 1 else 9.0, 3.8 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, (title, points) in zip(grid, panels.items(), strict=False):
         _draw(axes, points, title)
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    write_figure(figure, path)
+    return figure
 
 
 def _draw(axes: Any, points: Sequence[Point], title: str) -> None:
     points = [point for point in points if point.claimed < float("inf")]  # an infinite claim has no place
     top = 1.08 * max([0.1, *(max(point.claimed, point.audited) for point in points)])
-    axes.plot([0, top], [0, top], color="#888888", linewidth=1, label="audited = claimed: above it, refuted")
+    axes.plot(
+        [0, top], [0, top], color=appearance.OTHER.colour, linewidth=1, label="audited = claimed: above it, refuted"
+    )
     limit = max((point.certifiable for point in points), default=top)
     if limit < top:
-        axes.axhline(limit, color="#888888", linestyle=":", linewidth=1, label="most that so many runs could show")
+        axes.axhline(
+            limit, color=appearance.OTHER.colour, linestyle=":", linewidth=1, label="most that so many runs could show"
+        )
     labels = list(dict.fromkeys(point.label for point in points))
-    for label, color in zip(labels, _COLORS * len(labels), strict=False):
+    for label, look in zip(labels, appearance.lines(labels), strict=True):
         own = sorted((point.claimed, point.audited) for point in points if point.label == label)
-        axes.plot(*zip(*own, strict=True), color=color, marker="o", label=label)
+        axes.plot(*zip(*own, strict=True), **look, label=label)
     axes.set(
         xlim=(0, top), ylim=(0, None), xlabel="claimed epsilon", ylabel="audited epsilon (lower bound)", title=title
     )

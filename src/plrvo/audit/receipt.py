@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.audit.one_run import CanaryKind, differences
+from plrvo.budget import Account
+from plrvo.budget.address import Address
+from plrvo.budget.compared import account_differences
 from plrvo.records import Receipt
-from plrvo.validate import shortened
+from plrvo.records.folder import RECEIPT
+from plrvo.validate import a_path, shortened
 
 _PARTS = {
     "audit",
@@ -29,6 +33,7 @@ class Verdict(StrEnum):
     """What is known of a receipt."""
 
     differs = "differs"
+    elsewhere = "not as this account has it"  # and as recomputed by itself
     account = "account verified"  # and files of the run are not here to be compared
     verified = "verified"
 
@@ -37,16 +42,23 @@ class Verdict(StrEnum):
 class Examined(Receipt):
     """A receipt beside what was recomputed: it verifies where there are no `differences`.
 
-    `away` are files of the run that are not beside it, so that nothing can be said of them.
+    `away` are files of the run that are not beside it, so that nothing can be said of them. `charged` are those of the
+    differences that lie between the receipt and an account, and not in the receipt.
     """
 
     differences: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    charged: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether all that it says by itself is as recomputed."""
+        return len(self.differences) == len(self.charged)
 
     @property
     def verdict(self) -> Verdict:
         if self.differences:
-            return Verdict.differs
+            return Verdict.elsewhere if self.sound else Verdict.differs
         return Verdict.account if self.away else Verdict.verified
 
     @property
@@ -55,23 +67,46 @@ class Examined(Receipt):
         return " and ".join([", ".join(self.away[:-1]), self.away[-1]] if self.away[1:] else self.away)
 
 
-def examine(path: Path) -> Examined:
-    """The receipt, and everything in which it differs from what it should say."""
+def examine(path: Path, budget: Account | None = None) -> Examined:
+    """The receipt, and everything in which it differs from what it should say, and from the account it was charged to.
+
+    Without an account nothing is said of one.
+    """
     receipt = Receipt.read(path)  # once: what is shown is what was recomputed
     found = receipt.verify()
     try:
         audited = list(_audited(receipt.document))
     except (KeyError, TypeError, AttributeError, ValueError):
         audited = ["a part of the audit is missing or has the wrong form"]
-    return Examined(receipt.document, path, (*found.differences, *audited), found.away)
+    charged = [] if budget is None else account_differences(receipt.document, budget)
+    return Examined(
+        receipt.document, path, (*found.differences, *audited, *charged), found.away, charged=tuple(charged)
+    )
 
 
-def verify(path: str | Path) -> list[str]:
+def verify(path: str | Path, budget: Address | str | None = None) -> list[str]:
     """Recompute every number of a receipt; one sentence for each difference, none if all is as it says.
 
-    Files of the run that are not beside the receipt cannot differ: `plrvo verify` says which ones they are.
+    `budget` is the file or the URL of the account that the run was charged to, to be compared with it. Files of the run
+    that are not beside the receipt cannot differ: `plrvo verify` says which ones they are.
+
+    Args:
+        path: `receipt.json` of a run, or the run's folder.
+        budget: the file or the URL of the account, or None.
+
+    Returns:
+        The differences, in words.
+
+    Raises:
+        InvalidArgument: where there is no receipt, or no account.
     """
-    return list(examine(Path(path)).differences)
+    return list(examine(receipt_at(path), None if budget is None else Account(budget)).differences)
+
+
+def receipt_at(path: str | Path) -> Path:
+    """The receipt of a run that is named by the file or by its folder."""
+    named = a_path(receipt=path)
+    return named / RECEIPT if named.is_dir() else named
 
 
 def _audited(content: dict[str, Any]) -> Iterator[str]:

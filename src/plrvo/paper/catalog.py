@@ -19,6 +19,8 @@ from plrvo.paper import (
     snr,
     study_correlated,
     study_e2e,
+    study_narrower,
+    study_scattering,
     study_sst2,
     study_tight,
     theta_k,
@@ -27,7 +29,7 @@ from plrvo.paper import (
     volumes,
 )
 from plrvo.paper.entry import Entry
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, nearest
 
 ENTRIES: tuple[Entry, ...] = (
     *mechanisms.ENTRIES,
@@ -48,10 +50,12 @@ ENTRIES: tuple[Entry, ...] = (
     *search_space_edge.ENTRIES,
     *cnn_tables.ENTRIES,
     *fair.ENTRIES,
+    *study_scattering.ENTRIES,
     *study_correlated.ENTRIES,
     *study_sst2.ENTRIES,
     *study_e2e.ENTRIES,
     *study_tight.ENTRIES,
+    *study_narrower.ENTRIES,
 )
 
 
@@ -60,4 +64,6 @@ def find(name: str) -> Entry:
     for entry in ENTRIES:
         if entry.name == name:
             return entry
-    raise InvalidArgument("entry", name, "one of those that `plrvo reproduce --list` shows")
+    guess = nearest(name, [entry.name for entry in ENTRIES])
+    more = f"; did you mean {guess}?" if guess else ""
+    raise InvalidArgument("entry", name, f"one of those that `plrvo reproduce --list` shows{more}")

@@ -4,50 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
+from plrvo import appearance
 from plrvo.files import write_figure
 from plrvo.paper.entry import Panel, Result
 
-COLORS = ("#2a6fbb", "#c0392b", "#2e8b57", "#8e5ea2", "#d98c21", "#5f6a72", "#17a2a2", "#a0522d")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES = ("-", ":", "-.")
+_DASHES = ("-", ":", "-.")
+_PARTS = ("measured", "printed")
+_SEEN = 0.02  # of the height of a picture: less looks flat
 
 
-def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str) -> None:
-    """Write the picture: measured values with full markers, the paper's with hollow ones and broken lines."""
+def draw(panels: Sequence[Panel], rows: Sequence[Result], path: Path, title: str, stand_in: str | None = None) -> None:
+    """Write the picture to a file."""
+    write_figure(picture(panels, rows, title, stand_in), path, dpi=140)
+
+
+def picture(panels: Sequence[Panel], rows: Sequence[Result], title: str, stand_in: str | None = None) -> Any:
+    """Measured values with full markers, the paper's with hollow ones and broken lines.
+
+    Under the title stands what was run in place of what the title names, if anything was.
+    """
     from matplotlib.figure import Figure
 
     panels = [panel for panel in panels if any(panel.only(row) for row in rows)] or panels
+    panels = [panel for panel in panels if tells(panel, rows)] or panels
     across = min(2, len(panels))
     down = -(-len(panels) // across)
-    figure = Figure(figsize=(7.2 if across == 1 else 11.0, 4.4 * down), layout="constrained")
-    figure.suptitle(title, fontsize=11)
+    figure = Figure(figsize=(7.2 if across == 1 else 9.0, (4.2 if across == 1 else 3.8) * down), layout="constrained")
+    told = [f"stand-in: {stand_in}"] if stand_in else []
+    figure.suptitle("\n".join(line for text in (title, *told) for line in wrap(text, 95)), fontsize=10)
     grid = figure.subplots(down, across, squeeze=False).ravel()
     for axes, panel in zip(grid, panels, strict=False):
-        _draw_panel(axes, panel, [row for row in rows if panel.only(row)])
+        _draw_panel(axes, panel, [row for row in rows if panel.only(row)], wide=across == 1)
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    write_figure(figure, path, dpi=140)
+    return figure
 
 
-def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
-    drawn = 0
+def tells(panel: Panel, rows: Sequence[Result]) -> bool:
+    """Whether there is anything to be seen: a curve, or values that differ, on the scale of y = x if that is drawn."""
+    if panel.curve is not None or panel.paint is not None:
+        return True
+    found, scale = values(panel, rows), 0.0
+    if panel.diagonal:
+        scale = max((x for row in rows if panel.only(row) and (x := value_of(row, panel.x)) is not None), default=0.0)
+    return len(found) > 1 and max(found) - min(found) > _SEEN * scale
+
+
+def values(panel: Panel, rows: Sequence[Result]) -> set[float]:
+    """All that its lines show, measured and printed."""
+    found = [value_of(row, name, part) for row in rows if panel.only(row) for name in panel.ys for part in _PARTS]
+    return {value for value in found if value is not None}
+
+
+def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None:
     groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in rows))
     crossed = len(groups) > 1 and len(panel.ys) > 1  # then the colour is the group's, the kind of line the value's
+    shared = [str(group or "") for group in groups] if len(groups) > 1 else [shown(name) for name in panel.ys]
+    looks = appearance.lines(shared)
     for i, group in enumerate(groups):
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
         for j, name in enumerate(panel.ys):
             parts = (group, shown(name) if len(panel.ys) > 1 or group is None else None)
             label = ", ".join(str(part) for part in parts if part)
-            color, marker = (i, j) if crossed else (drawn, drawn)
-            style: dict[str, Any] = {"color": COLORS[color % len(COLORS)], "marker": MARKERS[marker % len(MARKERS)]}
-            style["linestyle"] = LINES[j % len(LINES)] if crossed else "-"
-            drawn += _draw_line(axes, panel, mine, name, label, style)
+            style: dict[str, Any] = dict(looks[i] if len(groups) > 1 else looks[j])
+            style |= {"linestyle": _DASHES[j % len(_DASHES)]} if crossed else {}
+            _draw_line(axes, panel, mine, name, label, style)
     _draw_levels(axes, panel, rows)
-    axes.set_xlabel(panel.xlabel)
-    axes.set_ylabel(panel.ylabel)
-    axes.set_title(panel.title, fontsize=10)
+    across, up = (80, 50) if wide else (46, 36)  # letters that there is room for
+    axes.set_xlabel("\n".join(wrap(panel.xlabel, across)))
+    axes.set_ylabel("\n".join(wrap(panel.ylabel, up)))
+    axes.set_title("\n".join(wrap(panel.title, across)), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xscale("log" if panel.xlog else "linear")
     axes.set_yscale("log" if panel.ylog else "linear")
@@ -58,7 +87,7 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result]) -> None:
             _tick_logarithms(axis)
     named = len(axes.get_legend_handles_labels()[0])
     if named:
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if named > 6 else {}
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if named > (5 if crossed else 6) else {}
         axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, **beside)
 
 
@@ -73,14 +102,14 @@ def _tick_logarithms(axis: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: str, style: dict[str, Any]) -> int:
-    """Whether something was there to be drawn."""
+def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: str, style: dict[str, Any]) -> None:
     if panel.curve is not None:
         curves = [row["details"][panel.curve] for row in rows if panel.curve in row["details"]]
         for curve in curves:
-            axes.plot([x for x, _ in curve], [y for _, y in curve], color=style["color"], label=label or None)
-        return bool(curves)
-    found = False
+            axes.plot(
+                [x for x, _ in curve], [y for _, y in curve], **(style | {"marker": None, "label": label or None})
+            )
+        return
     for part, look in (
         ("measured", {"markersize": 4, "label": label}),
         ("printed", {"markersize": 6, "markerfacecolor": "none", "linestyle": "--", "label": f"{label} (paper)"}),
@@ -89,10 +118,8 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
         pairs = sorted((x, y) for x, y in pairs if x is not None and y is not None)
         if pairs:
             axes.plot([x for x, _ in pairs], [y for _, y in pairs], **(style | look))
-            found = True
     if panel.spread is not None:
         _draw_spread(axes, panel, rows, name, style["color"])
-    return int(found)
 
 
 def _draw_spread(axes: Any, panel: Panel, rows: list[Result], name: str, color: str) -> None:
@@ -109,10 +136,12 @@ def _draw_levels(axes: Any, panel: Panel, rows: list[Result]) -> None:
     for name in panel.levels:
         for part, line, mark in (("measured", "-.", ""), ("printed", ":", " (paper)")):
             for value in sorted({row[part][name] for row in rows if row[part].get(name) is not None}):
-                axes.axhline(value, color="#5f6a72", linewidth=1, linestyle=line, label=f"{shown(name)}{mark}")
+                axes.axhline(
+                    value, color=appearance.OTHER.colour, linewidth=1, linestyle=line, label=f"{shown(name)}{mark}"
+                )
     if panel.diagonal:
         largest = max((x for row in rows if (x := value_of(row, panel.x)) is not None), default=1.0)
-        axes.plot([0, largest], [0, largest], color="#9aa3aa", linewidth=1, label=f"y = {panel.xlabel}")
+        axes.plot([0, largest], [0, largest], color=appearance.OTHER.dark, linewidth=1, label=f"y = {panel.xlabel}")
 
 
 def shown(name: str) -> str:

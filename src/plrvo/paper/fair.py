@@ -75,7 +75,14 @@ def _measure(comparison: Comparison, noise: str, epsilon: float, context: Contex
     done = trials(replace(context, folder=folder), recipe, {noise: plan}, SEEDS[context.scale])
     spread = done.spreads[noise]
     values = {"accuracy": done.means[noise], "spread": spread, "clip": clip, "learning_rate": rate}
-    details = {**done.details, "tuned_on": comparison.tuning_task, "tuned": tuned}
+    details = {
+        **done.details,
+        "noise": {noise: plan.noise.to_dict()},
+        "workload": plan.workload.to_dict(),
+        "delta": comparison.delta,
+        "tuned_on": comparison.tuning_task,
+        "tuned": tuned,
+    }
     return Measured(values, four_epsilons(None, plan.bracket), details=details)
 
 

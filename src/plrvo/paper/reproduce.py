@@ -99,7 +99,7 @@ class Reproduction:
     def _finish(self, rows: list[Result]) -> dict[str, Any]:
         table, picture = self.out / f"{self.entry.name}.csv", self.out / f"{self.entry.name}.png"
         write_bytes(table, as_csv(rows).encode())
-        draw(self.entry.panels, rows, picture, self.entry.title)
+        draw(self.entry.panels, rows, picture, self.entry.title, self.entry.stand_in.get(self.context.scale))
         found = self._write(rows, "finished")
         return {**found, "files": {"json": str(self.out / FILE), "csv": str(table), "plot": str(picture)}}
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from plrvo import appearance
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
 from plrvo.paper.flags import Flag
@@ -80,7 +81,7 @@ def _paint(axes: Any, rows: Sequence[Result]) -> None:
     epsilon, tau = (
         [row[part][name] for row in mine] for part, name in (("parameters", "epsilon"), ("measured", GAUSSIAN))
     )
-    axes.plot(epsilon, tau, "--", color="black", label="Gaussian noise, certified")
+    axes.plot(epsilon, tau, "--", color=appearance.GAUSSIAN.colour, label="Gaussian noise, certified")
 
 
 ENTRIES = (
@@ -89,7 +90,7 @@ ENTRIES = (
         title=f"Feasible edge (k-1) theta against epsilon, MNLI (T = {work_of().steps}, BERT-base, C = {CLIP:g})",
         where="figure of configurations in an MNLI task (fig:task1_large_acc_qnli)",
         rows=_rows,
-        needs=needs(0.5, 1),
+        needs=needs(1.5, 3),
         panels=(
             Panel(
                 "epsilon",

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from plrvo import appearance
 from plrvo.designer import Accountant
 from plrvo.designer.search_space import printed_bounds, sufficient_k
 from plrvo.noise import GammaPLRV
@@ -182,11 +183,12 @@ def _paint(axes: Any, rows: Sequence[Result], inverse: bool = False) -> None:
         factor * np.array([row["measured"][name] for row in rows]) for name in REGION
     )
     most = factor * np.array([row["details"]["indicator_largest"] for row in rows])
-    green, red = {"color": "#2e8b57", "alpha": 0.3}, {"color": "#c0392b", "alpha": 0.4}
-    axes.fill_between(k, smallest, certified, certified > smallest, **green, label="feasible, certified")
-    axes.fill_between(k, certified, published, published > certified, **red, label="feasible as published only")
+    proved = {"color": appearance.CERTIFIED.colour, "alpha": 0.3}
+    claimed = {"color": appearance.PUBLISHED.colour, "alpha": 0.4}
+    axes.fill_between(k, smallest, certified, certified > smallest, **proved, label="feasible, certified")
+    axes.fill_between(k, certified, published, published > certified, **claimed, label="feasible as published only")
     axes.fill_between(k, wide, most, most > wide, fc="none", ec="0.4", hatch="////", label="indicator region")
-    axes.plot(k, wide, "--", color="black", label="E|z| of Gaussian noise")
+    axes.plot(k, wide, "--", color=appearance.GAUSSIAN.colour, label="E|z| of Gaussian noise")
 
 
 def _panel(part: str, panel: Panel) -> Panel:
@@ -199,7 +201,7 @@ ENTRIES = (
         title=f"Search space of Gamma-PLRV noise for MNLI (T = {work_of().steps}, BERT-base, C = {CLIP:g})",
         where="figure of the search space (fig_gammPLRVss)",
         rows=_rows,
-        needs=needs(1, 2),
+        needs=needs(3, 6),
         panels=(
             _panel("region", Panel("k", (), "k", "theta", f"epsilon = {BUDGET:g}", paint=_paint)),
             _panel(

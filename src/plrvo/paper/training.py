@@ -38,6 +38,7 @@ class Recipe:
     momentum: float = 0.9
     weight_decay: float = 0.0
     schedule: str = "constant"
+    average: float | None = None
     label_smoothing: float = 0.0
     evaluate_every: int | None = None  # None: at the end
     physical_batch: int | None = None
@@ -45,7 +46,7 @@ class Recipe:
 
     def job(self, plan: Plan | None, **others: Any) -> Job:
         """What is asked for with a plan, or without privacy."""
-        names = ("task", "model", "learning_rate", "optimizer", "momentum", "weight_decay", "schedule")
+        names = ("task", "model", "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "average")
         asked = {name: getattr(self, name) for name in names} | dict(self.options) | others
         asked |= {"physical_batch": self.physical_batch}
         asked |= {"evaluate_every": self.evaluate_every or self.steps, "checkpoint_every": max(50, self.steps // 10)}

@@ -20,10 +20,10 @@ FLAGS = {"exact", "unsafe_diagnostics"}
 TEXTS = {"task", "model", "trainable", "data", "correlation", "optimizer", "schedule", "postprocess", "clipping"}
 TEXTS |= {"grad_sample_mode", "canary"}
 NUMBERS = {"top_p", "epsilon", "delta", "clip", "sample_rate", "grid"}
-NUMBERS |= {"learning_rate", "momentum", "weight_decay", "confidence"}
+NUMBERS |= {"average", "learning_rate", "momentum", "weight_decay", "confidence"}
 COUNTS = {"max_length", "limit", "references", "test_limit", "beams", "steps", "epochs", "batch_size", "restart_every"}
 COUNTS |= {"separation", "physical_batch", "seed", "evaluate_every", "checkpoint_every", "audit", "coordinates"}
-COUNTS |= {"guesses"}
+COUNTS |= {"guesses", "views"}
 
 
 def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from plrvo.records.weights import Tensors
 from plrvo.validate import shortened
 
 # Settings of the run under the same name in both.
-_SETTINGS = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "unsafe_diagnostics")
+_SETTINGS = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "average", "unsafe_diagnostics")
 
 
 def differences(receipt: dict[str, Any], folder: Path) -> Iterator[str]:
@@ -50,10 +50,12 @@ def differences(receipt: dict[str, Any], folder: Path) -> Iterator[str]:
             yield f"{CHECKPOINT} beside it has {name} {shortened(fixed[name])}; it says {shortened(value)}"
     if extra.get("journal") != receipt.get("journal"):
         yield f"{CHECKPOINT} beside it has seen another journal"
+    if extra.get("budget") != receipt.get("budget"):
+        yield f"{CHECKPOINT} beside it was charged otherwise"
     if extra.get("job") is not None and _anywhere(extra["job"]) != receipt.get("job"):
         yield f"{CHECKPOINT} beside it has another job"
 
 
 def _anywhere(job: dict[str, Any]) -> dict[str, Any]:
-    """The job as a receipt repeats it: wherever the data lay."""
-    return {name: value for name, value in job.items() if name != "data_dir"}
+    """The job as a receipt repeats it: wherever the data and the account lay."""
+    return {name: value for name, value in job.items() if name not in ("data_dir", "budget")}

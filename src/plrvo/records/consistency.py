@@ -6,11 +6,14 @@ Every leaf of a receipt is one of three kinds:
 |---|---|
 | `plan` | its bracket is recomputed, and it is written once more and compared, key by key |
 | `ledger` | likewise; noise, rate, clip and delta are the plan's, the dimension that of the trained parameters |
+| `plan.stages` | noises and clips of a schedule: those of the ledger, with its steps |
 | `steps`, `complete`, `delta`, `epsilon`, `group`, `adjacency`, `sampler`, `visits`, `arithmetic` | recomputed |
 | `run.metrics`, `metrics`, `journal`, `weights` | compared with the files there, and with each other (`beside`) |
 | `audit` | recomputed from its counts, and compared with the claim and the canaries (`plrvo.audit.receipt`) |
 | `run.clipping` | the plan's; the first plans do not say it |
 | `run.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
+| `search` | its cost gives the epsilons in the place of the ledger, which is one of its trials (`searched`) |
+| `budget` | of the right form; `plrvo verify --budget` compares it with the account |
 | `job` | what it asks for is what the run was; else of the right form (`asked`) |
 | the rest of `run`, `task` and `versions` | words which no guarantee rests on: of the right form (`setting`) |
 
@@ -33,7 +36,7 @@ from plrvo.accounting import Plan
 from plrvo.accounting.correlated import read_ledger
 from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.files import json_digest
-from plrvo.records import asked, beside, claims, derived, setting
+from plrvo.records import asked, beside, claims, derived, searched, setting
 from plrvo.records.choices import Postprocess
 from plrvo.records.compared import differing, is_count, is_finite, same
 from plrvo.records.opened import Opened, is_of_this_code, mapping
@@ -48,6 +51,8 @@ _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
 _ADDED = {"group", "postprocess", "audit", "journal"}
 _SINCE_2 = {"revision", "metrics"}
 _SINCE_3 = {"job"}
+_SOME = {"budget", "search"}  # of a run that was charged to an account; of the best trial of a search
+_HEXADECIMAL = set("0123456789abcdef")
 _MOST_CORRELATED_STEPS = 10_000_000
 # Another spelling of a number or a path is a mistake; to read it as the same one would be another.
 _WRONG_FORM = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, MemoryError)
@@ -82,6 +87,8 @@ def _examine(receipt: dict[str, Any], folder: Path) -> Findings:
         setting.of_task,
         setting.of_run,
         _job,
+        _budget,
+        _search,
         beside.of_journal,
         beside.of_metrics,
         beside.of_weights,
@@ -119,6 +126,8 @@ def _whole(receipt: dict[str, Any]) -> Iterator[str]:
             yield f"it is of revision {shortened(receipt['revision'])}; this version knows {REVISION}"
         known |= _SINCE_2 if receipt["revision"] == 2 else _SINCE_2 | _SINCE_3
         needed = known
+    if receipt.get("revision") in range(4, REVISION + 1):
+        known = known | _SOME
     visits = {"visits"} if "visits" in receipt and _in_order(receipt) else set()
     for key in sorted(needed - receipt.keys()):
         yield f"{key} is missing"
@@ -154,12 +163,14 @@ def _ledger(read: Opened) -> Iterator[str]:
     if trained is not None and not read.plan.covers(trained):
         yield f"it trained {trained} parameters; the plan has the dimension {plan.dimension}"
     correlated = read.ledger.correlation is not None
-    if correlated and read.ledger != read.plan.ledger(read.ledger.steps):
-        yield "the ledger has another noise, workload or correlation than the plan"
+    staged = bool(read.plan.stages)
+    if (correlated or staged) and read.ledger != read.plan.ledger(read.ledger.steps):
+        yield "the ledger has another noise, workload or correlation than the plan, or other stages"
     for noise, work in read.ledger.entries:
-        if noise != read.plan.noise:
+        if not staged and noise != read.plan.noise:
             yield f"the ledger has the noise {noise.to_dict()}; the plan has {read.plan.noise.to_dict()}"
-        if work.clip > plan.clip or not same(work.clip, plan.clip) or work.sample_rate != plan.sample_rate:
+        other_clip = not staged and (work.clip > plan.clip or not same(work.clip, plan.clip))
+        if other_clip or work.sample_rate != plan.sample_rate:
             yield f"the ledger has clip {work.clip} and rate {work.sample_rate}; the plan has others"
         if not correlated and work.dimension > plan.dimension:
             yield f"the ledger has the dimension {work.dimension}; the plan has {plan.dimension}"
@@ -188,14 +199,14 @@ def _epsilons(read: Opened) -> Iterator[str]:
     delta, budget = read.plan.delta, read.plan.epsilon
     if not same(read.receipt["delta"], delta):
         yield f"it claims delta {shortened(read.receipt['delta'])}; the plan has {delta}"
-    due, written = derived.epsilons(read.ledger, delta), read.receipt["epsilon"]
+    due, written = derived.epsilons(read.priced, delta), read.receipt["epsilon"]
     yield from differing("epsilon", written, due, read.older)
     certified = written["certified"]
     if not is_finite(due["certified"]) or not is_finite(certified):
         yield f"certified epsilon {shortened(certified)}: recomputed, it is {due['certified']}; nothing is certified"
     elif budget is not None and max(certified, due["certified"] or 0.0) > budget * (1 + LAST_DIGITS):
         yield f"certified epsilon {certified} (recomputed, {due['certified']}) exceeds the budget {budget}"
-    group = derived.group(read.ledger, delta, read.task)
+    group = derived.group(read.priced, delta, read.task)
     yield from differing("group", read.receipt.get("group"), group, read.older)
 
 
@@ -206,6 +217,28 @@ def _claims(read: Opened) -> Iterator[str]:
     post = receipt.get("postprocess")
     if post is not None and post not in list(Postprocess):
         yield f"postprocess is {shortened(post)}, and none of {', '.join(Postprocess)}"
+
+
+def _budget(read: Opened) -> Iterator[str]:
+    """Which account was charged, with the newest event that the run knew of."""
+    if "budget" not in read.receipt:
+        return
+    charged = mapping(read.receipt["budget"], "budget")
+    if charged.keys() != {"account", "entry", "event", "digest"}:
+        yield f"its budget has the parts {shortened(sorted(charged))}"
+        return
+    if not all(is_count(charged[name]) and charged[name] for name in ("entry", "event")):
+        yield f"its budget has the entry {shortened(charged['entry'])} and the event {shortened(charged['event'])}"
+    for name, length in (("account", 32), ("digest", 64)):
+        if not isinstance(charged[name], str) or len(charged[name]) != length or set(charged[name]) - _HEXADECIMAL:
+            yield f"budget.{name} is {shortened(charged[name])}"
+
+
+def _search(read: Opened) -> Iterator[str]:
+    if "search" in read.receipt:
+        yield from searched.differences(read.receipt, read.plan, read.ledger)
+    elif "held_out" in read.task:
+        yield "its task holds examples out for a search, of which it does not tell"
 
 
 def _job(read: Opened) -> Iterator[str]:

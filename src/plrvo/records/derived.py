@@ -11,11 +11,15 @@ from typing import Any
 from plrvo.accounting import Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.group import group_epsilon
+from plrvo.accounting.selection import Search
+from plrvo.accounting.selection.everything import Everything
 from plrvo.files import open_regular
 from plrvo.noise import Noise
 
+Priced = AnyLedger | Search | Everything
 
-def epsilons(ledger: AnyLedger, delta: float) -> dict[str, float | None]:
+
+def epsilons(ledger: Priced, delta: float) -> dict[str, float | None]:
     """The bracket. The paper's formula has no say where it is infinite, and JSON has no word for that."""
     bracket = ledger.epsilon(delta)
     published = bracket.published
@@ -23,7 +27,7 @@ def epsilons(ledger: AnyLedger, delta: float) -> dict[str, float | None]:
     return {"certified": bracket.certified, "lower": bracket.lower, "published": published if told else None}
 
 
-def group(ledger: AnyLedger, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
+def group(ledger: Priced, delta: float, task: dict[str, Any]) -> dict[str, Any] | None:
     """What holds for all examples of one group, where the task says that they come in groups."""
     size = task.get("group_size")
     if size is None:

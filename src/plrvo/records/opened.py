@@ -10,7 +10,9 @@ from typing import Any
 from plrvo.accounting import Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.records import derived, journal
+from plrvo.records.derived import Priced
 from plrvo.records.folder import NO_WEIGHTS
+from plrvo.records.searched import Searched
 from plrvo.validate import InvalidArgument
 
 
@@ -35,6 +37,11 @@ class Opened:
     def older(self) -> bool:
         """Whether other code wrote it, whose certificates may have been larger."""
         return not is_of_this_code(self.receipt)
+
+    @property
+    def priced(self) -> Priced:
+        """What the receipt's epsilons are of: its ledger, or the search that its run is the best trial of."""
+        return self.ledger if "search" not in self.receipt else Searched.read(self.receipt["search"]).priced
 
     @property
     def revision(self) -> int:

@@ -18,6 +18,7 @@ from plrvo.records import seeding
 from plrvo.records.consistency import Findings, examine
 from plrvo.records.fields import Fields
 from plrvo.records.folder import RECEIPT
+from plrvo.records.searched import Searched
 from plrvo.validate import InvalidArgument
 
 FORMAT = 1
@@ -91,7 +92,7 @@ class Receipt(Mapping[str, Any]):
     @property
     def ledger(self) -> AnyLedger:
         clipping = self["plan"].get("clipping", self.run.get("clipping"))
-        return read_ledger(self["ledger"], layered=clipping == Clipping.per_layer)
+        return read_ledger(self["ledger"], layered=Clipping.named(clipping or Clipping.flat).layered)
 
     @property
     def bracket(self) -> Bracket:
@@ -103,7 +104,14 @@ class Receipt(Mapping[str, Any]):
         return self._fields.amount("delta")
 
     @property
+    def searched(self) -> Searched | None:
+        """The search that the run is the best trial of, None for a run of its own; the epsilons are the search's."""
+        return Searched.read(self["search"]) if "search" in self.document else None
+
+    @property
     def budget(self) -> float | None:
+        if self.searched is not None:
+            return self.searched.epsilon
         return self._fields.part("plan").amount_or_none("epsilon")
 
     @property
@@ -112,6 +120,11 @@ class Receipt(Mapping[str, Any]):
         given = self._fields.part("plan").part("noise")
         given = given.part("base") if "base" in given else given
         return {"noise": given.text("noise"), **given.content}
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a schedule changed noise or clip; `noise` and `clip` are those of the first step then."""
+        return "stages" in self._fields.part("plan")
 
     @property
     def exact(self) -> bool:
@@ -145,6 +158,20 @@ class Receipt(Mapping[str, Any]):
     @property
     def clip(self) -> float:
         return self._work.amount("clip")
+
+    @property
+    def dimension(self) -> int:
+        return round(self._work.amount("dimension"))
+
+    @property
+    def postprocess(self) -> str | None:
+        """What was made of the released sums before the optimizer used them, which costs no privacy."""
+        return self._fields.text_or_none("postprocess")
+
+    @property
+    def source(self) -> str | None:
+        """Where the data came from."""
+        return self._fields.part("task").text_or_none("data_source")
 
     @property
     def _work(self) -> Fields:

@@ -60,6 +60,13 @@ def of_run(read: Opened) -> Iterator[str]:
         yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(GradSampleMode)}"
     if plan.clipping is Clipping.l1 and mode not in (None, "hooks"):
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
+    adaptive = run.get("adaptive")
+    if (adaptive is not None) != (plan.clipping is Clipping.adaptive):
+        yield f"run.adaptive is {shortened(adaptive)}; the plan's clipping is {plan.clipping}"
+    if adaptive is not None and not (isinstance(adaptive, dict) and all(map(is_finite, adaptive.values()))):
+        yield f"run.adaptive is {shortened(adaptive)}, and not numbers"
+    if adaptive is not None and processes not in (None, 1):
+        yield f"it ran in {processes} processes; adaptive clipping has one"
     if exact and (mode not in (None, "hooks") or processes not in (None, 1)):
         yield "its noise is exact; that takes single gradients in one process"
     if processes is not None and not (is_count(processes) and processes > 0):
@@ -85,6 +92,9 @@ def _seed_and_settings(read: Opened, run: dict[str, Any]) -> Iterator[str]:
     for name in ("learning_rate", "momentum", "weight_decay"):
         if not is_finite(run.get(name, 0)):
             yield f"run.{name} is {shortened(run[name])}"
+    average = run.get("average")
+    if average is not None and not (is_finite(average) and 0 < average < 1):
+        yield f"run.average is {shortened(average)}"
     for name in ("optimizer", "schedule"):
         if not isinstance(run.get(name, ""), str):
             yield f"run.{name} is {shortened(run[name])}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, one_of
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,12 @@ class Family:
 
 
 FAMILIES = (
-    Family("vision", ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"), "plrvo.tasks.vision.task"),
+    Family(
+        "vision",
+        ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"),
+        "plrvo.tasks.vision.task",
+        ("views",),
+    ),
     Family(
         "text",
         ("sst2", "qnli", "snli", "sick"),
@@ -77,12 +82,11 @@ NAMES = tuple(name for family in FAMILIES for name in family.tasks)
 
 def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The preset that is asked for; options of another family are refused, not ignored."""
-    for family in FAMILIES:
-        if request.name in family.tasks:
-            _check_options(request, family)
-            preset: Preset = importlib.import_module(family.module).prepare(request, generator)
-            return preset
-    raise InvalidArgument("name", request.name, f"one of {', '.join(NAMES)}")
+    one_of(NAMES, name=request.name)
+    family = next(family for family in FAMILIES if request.name in family.tasks)
+    _check_options(request, family)
+    preset: Preset = importlib.import_module(family.module).prepare(request, generator)
+    return preset
 
 
 def _check_options(request: Request, family: Family) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from plrvo.tasks.kept import KeptRun, write_results
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.tasks.settings import Settings, Streams, build_optimizer
 from plrvo.training import PoissonSampler, PrivacyEngine
+from plrvo.training.averaging import WeightAverage
 from plrvo.training.loop import Metrics, Run, Watcher, train
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.validate import InvalidArgument
@@ -42,7 +42,7 @@ def run_private(
         raise InvalidArgument("noise", plan.noise.kind, "one for which an epsilon can be certified: use more noise")
     settings.check()
     chief = _join_processes()
-    engine = PrivacyEngine(plan, postprocess=settings.postprocess)
+    engine = PrivacyEngine(plan, postprocess=settings.postprocess, average=settings.average)
     engine.validate(module=module)
     wrapped: Any = (
         DifferentiallyPrivateDistributedDataParallel(module) if torch.distributed.is_initialized() else module
@@ -60,15 +60,18 @@ def run_private(
         after_budget="stop",
     )
     model, optimizer, *criterion, loader = prepared
-    with _alone(settings) if chief else nullcontext():
+    with _alone(settings) if chief else nullcontext(), ExitStack() as left:
         work = KeptRun(task, module, plan, settings, engine, model, optimizer, chief)
+        left.callback(work.let_go)
         history = work.begin()
         run = Run(
             module=model,
             optimizer=optimizer,
             loader=loader,
             loss=criterion[0] if criterion else task.loss,
-            evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == plan.workload.steps),
+            evaluate=lambda: _metrics(
+                task, module, settings, optimizer.steps_taken == plan.workload.steps, engine.averaged()
+            ),
             epsilon=lambda: engine.get_epsilon(plan.delta),
             steps=plan.workload.steps,
             save=work.save,
@@ -86,6 +89,7 @@ def run_private(
         if work.receipt is None:  # resumed after the last step: nothing was left to do
             work.permits(run.step, True)
             work.save(run.history)
+        work.settle()
         return work.receipt
 
 
@@ -102,17 +106,26 @@ def run_plain(
         lengths=getattr(task.data, "lengths", None),
     )
     batch_size = settings.expected_batch_size or round(work.sample_rate * task.size)
-    optimizer = PlainOptimizer(build_optimizer(settings.optimizer, module, settings), batch_size)
+    original = build_optimizer(settings.optimizer, module, settings)
+    optimizer = PlainOptimizer(original, batch_size)
+    average = None if settings.average is None else WeightAverage(original, settings.average)
+
+    def averaged() -> AbstractContextManager[None]:
+        return nullcontext() if average is None else average.in_place()
+
+    def save(metrics: list[dict[str, Any]]) -> None:
+        with averaged():
+            write_results(settings, module, metrics)
 
     run = Run(
         module=module,
         optimizer=optimizer,
         loader=whole_batches(task.data, sampler),
         loss=summed(task.loss),
-        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == work.steps),
+        evaluate=lambda: _metrics(task, module, settings, optimizer.steps_taken == work.steps, averaged()),
         epsilon=lambda: None,
         steps=work.steps,
-        save=partial(write_results, settings, module),
+        save=save,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=work.steps,
         physical_batch=settings.physical_batch,
@@ -131,9 +144,13 @@ def _alone(settings: Settings) -> Iterator[None]:
         yield
 
 
-def _metrics(task: Task, module: nn.Module, settings: Settings, last: bool) -> Metrics:
-    metrics = task.evaluate(module)
-    return {**metrics, **task.finish(module, settings.out)} if last and task.finish else metrics
+def _metrics(
+    task: Task, module: nn.Module, settings: Settings, last: bool, averaged: AbstractContextManager[None]
+) -> Metrics:
+    """Of the weights that are released."""
+    with averaged:
+        metrics = task.evaluate(module)
+        return {**metrics, **task.finish(module, settings.out)} if last and task.finish else metrics
 
 
 def _join_processes() -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from plrvo.accounting import Clipping, Plan
 from plrvo.audit.one_run import CanaryKind
+from plrvo.budget.address import Url, address
 from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, USUAL, kind_with
 from plrvo.validate import InvalidArgument, native, plain_number, positive, positive_integer, probability, rate
@@ -29,13 +30,14 @@ _FIXED_BY_PLAN = ("noise", *OPTIONS, "epsilon", "delta", "clip", "sample_rate", 
 _OF_AUDIT = ("canary", "coordinates", "confidence", "guesses")
 _PRIVATE = (
     *("correlation", *_ORDER, "exact", "grid", "plan", "epsilon", "delta", *OPTIONS, "audit", *_OF_AUDIT),
-    *("postprocess", "clipping", "grad_sample_mode", "unsafe_diagnostics"),
+    *("postprocess", "clipping", "grad_sample_mode", "unsafe_diagnostics", "budget"),
 )
-# Where the data lies, and how often and in which portions this machine works: no other run comes of it.
-_ANEW = ("data_dir", "physical_batch", "evaluate_every", "checkpoint_every")
+# Where the data and the account lie, and how often and in which portions this machine works: no other run comes of it.
+_ANEW = ("data_dir", "budget", "physical_batch", "evaluate_every", "checkpoint_every")
 _AT_LEAST_ONE = (
     *("steps", "epochs", "batch_size", "restart_every", "separation", "physical_batch", "evaluate_every"),
     *("checkpoint_every", "audit", "coordinates", "max_length", "limit", "references", "test_limit", "beams"),
+    "views",
 )
 _POSITIVE = ("epsilon", "clip", "grid")
 
@@ -47,7 +49,7 @@ class Job:
     `noise` is a kind by name, a noise, NO_NOISE, or AUTO: the kind that suits the workload and the budget. None stands
     for the kind that `noise_options` belong to, or for AUTO. A kind is fitted to `epsilon`, or described in full;
     `noise_options` has the options of it that were given, as `plrvo.noise.Specification` does. `learning_rate` is, for
-    sgd, that of gradients divided by the clip. `audit` is a number of canaries.
+    sgd, that of gradients divided by the clip. `audit` is a number of canaries, `budget` the account that is charged.
     """
 
     task: str
@@ -59,6 +61,7 @@ class Job:
     test_limit: int | None = None
     beams: int | None = None
     top_p: float | None = None
+    views: int | None = None
     data: str | None = None
     data_dir: Path | None = None
     noise: str | Noise | None = None
@@ -66,6 +69,7 @@ class Job:
     plan: Plan | None = None
     epsilon: float | None = None
     delta: float | None = None
+    budget: Path | Url | None = None
     clip: float | None = None
     sample_rate: float | None = None
     steps: int | None = None
@@ -77,6 +81,7 @@ class Job:
     learning_rate: float | None = None
     optimizer: str | None = None
     schedule: str | None = None
+    average: float | None = None
     momentum: float = 0.9
     weight_decay: float = 0.0
     postprocess: str | None = None
@@ -97,6 +102,8 @@ class Job:
 
     def __post_init__(self) -> None:
         native(self)
+        if isinstance(self.budget, str):
+            object.__setattr__(self, "budget", address(self.budget))
         for name, hint in _hints().items():
             if name != "noise_options":
                 _check_form(name, getattr(self, name), hint)
@@ -146,6 +153,8 @@ class Job:
             raise InvalidArgument("task", None, "a task to train, or `resume` of a run")
         typed = {name: value for name, value in words.items() if name in OPTIONS}
         asked = {name: value for name, value in words.items() if name not in OPTIONS}
+        if asked.get("budget") is not None:
+            asked["budget"] = address(asked["budget"])  # first of all: no error may quote a password
         asked["noise_options"] = {**_given(asked.get("noise_options", {})), **_given(typed)}
         _check_together(asked)  # before a file is opened
         return Job(**{name: _read(name, value, asked.get("clipping")) for name, value in asked.items()})
@@ -188,10 +197,15 @@ def _check_together(asked: Mapping[str, Any]) -> None:
     if isinstance(noise, str) and noise not in (AUTO, *DESCRIBED, NO_NOISE):
         raise InvalidArgument("noise", noise, "one of " + ", ".join((AUTO, *DESCRIBED, NO_NOISE)))
     clipping = Clipping.named(asked.get("clipping") or Clipping.flat)
+    of_plan = asked["plan"].clipping if isinstance(asked.get("plan"), Plan) else clipping
+    if {clipping, of_plan} & {Clipping.adaptive, Clipping.automatic}:
+        raise InvalidArgument("clipping", str(of_plan), "flat, per_layer or l1; this one is an option of make_private")
     if asked.get("exact") and clipping is not Clipping.flat:
         raise InvalidArgument("clipping", str(clipping), "flat beside `exact`, which rounds gradients of an l2 norm")
     if asked.get("audit") is None:
         refuse(_OF_AUDIT, "`audit` beside it")
+    else:
+        refuse(("views",), "no value beside `audit`: a canary has one view")
     if not asked.get("exact"):
         refuse(("grid",), "no width without `exact`")
     if noise == NO_NOISE:
@@ -217,7 +231,9 @@ def _check_together(asked: Mapping[str, Any]) -> None:
     if kind is not None:
         Specification(kind, of_noise).check(fitted=fitted or not of_noise)
     if not fitted and not of_noise:
-        raise InvalidArgument("epsilon", None, "a budget, or the parameters of the noise")
+        raise InvalidArgument(
+            "epsilon", None, "the epsilon that this run may cost, such as 3, or the parameters of its noise"
+        )
 
 
 def check_momentum(optimizer: str | None, asked: Mapping[str, Any]) -> None:
@@ -242,8 +258,7 @@ def _check_ranges(job: Job) -> None:
     given = {name: value for name in _AT_LEAST_ONE if (value := getattr(job, name)) is not None}
     positive_integer(**given)
     positive(**{name: value for name in _POSITIVE if (value := getattr(job, name)) is not None})
-    if job.delta is not None:
-        probability(delta=job.delta)
+    probability(**{name: value for name in ("delta", "average") if (value := getattr(job, name)) is not None})
     if job.sample_rate is not None:
         rate(sample_rate=job.sample_rate)
 
@@ -281,6 +296,8 @@ def _written(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Url):
+        return str(value)  # without its password
     return str(value.absolute()) if isinstance(value, Path) else value
 
 
@@ -294,6 +311,8 @@ def _read(name: str, value: Any, clipping: str | None) -> Any:
         return str(value)  # the choice of a command
     if name == "canary" and value in tuple(CanaryKind):
         return CanaryKind(value)
+    if name == "budget" and value is not None:
+        return address(value)
     return Path(value) if name == "data_dir" and isinstance(value, str) else value
 
 
@@ -301,4 +320,4 @@ def _shown(value: Any) -> Any:
     """A value as a person wrote it: a plan or a noise by its kind, a path by its name."""
     value = value.noise if isinstance(value, Plan) else value
     value = value.kind if isinstance(value, Noise) else value
-    return str(value) if isinstance(value, Path | str) else value
+    return str(value) if isinstance(value, Path | Url | str) else value

@@ -10,6 +10,7 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from plrvo.accounting import Plan
+from plrvo.budget import Account
 from plrvo.files import write_bytes
 from plrvo.noise import Keystream
 from plrvo.records import Receipt
@@ -23,7 +24,7 @@ from plrvo.tasks.settings import WITH_MOMENTUM, Settings
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.receipts import make_receipt, weights_digest
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, printable
 
 
 def write_results(settings: Settings, module: nn.Module, metrics: list[dict[str, Any]]) -> None:
@@ -63,6 +64,7 @@ class KeptRun:
         """The metrics so far. A new run writes its random streams down before its first step."""
         observer = self.task.observer
         if not self.settings.resume:
+            self._reserve()
             if observer is not None:
                 observer.begin(self.optimizer, self.plan, None)
             self._write_checkpoint([])
@@ -86,6 +88,7 @@ class KeptRun:
         lost = self.journal.steps - self.optimizer.steps_taken
         if lost > 0 and not self.repeatable:
             self._forfeit(lost)
+        self._go_on_charging(state.get("budget"))
         if observer is not None:
             observer.begin(self.optimizer, self.plan, state["observed"])
         self.history = [dict(row) for row in state["history"]]
@@ -96,10 +99,41 @@ class KeptRun:
         """Whether results of this step may be seen; every process but the chief is blind."""
         if not self.chief:
             return wanted
-        permitted = self.journal.permits(step, wanted, lambda: weights_digest(self.trained.values()))
+        permitted = self.journal.permits(step, wanted, self._released_digest)
+        if permitted and self.engine.charge is not None:  # after the journal: a crash in between has shown nothing
+            self.engine.charge.release(self.journal.steps)
         if permitted and not self.repeatable:  # at once, before an evaluation that may take long
             self._write_checkpoint(self.history)
         return permitted
+
+    def _reserve(self) -> None:
+        """Charge the whole plan to the account, if there is one, before a batch is drawn."""
+        if self.settings.budget is not None and self.chief:
+            name = f"{self.task.description.get('name', 'a task')} in {self.settings.out.name}"
+            self.engine.charge = Account(self.settings.budget).reserve(self.plan, printable(name)[:200])
+
+    def _go_on_charging(self, record: dict[str, Any] | None) -> None:
+        if self.settings.budget is None and record is None:
+            return
+        if self.settings.budget is None or record is None:
+            charged = "no value: the run began without an account" if record is None else "the account of the run"
+            raise InvalidArgument("budget", None if record else str(self.settings.budget), charged)
+        if self.chief:
+            self.engine.charge = Account(self.settings.budget).take_up(record, self.journal.steps)
+
+    def settle(self) -> None:
+        """Give back to the account what was not released: no step is left, or will be taken."""
+        if self.engine.charge is not None:
+            self.engine.charge.settle()
+
+    def let_go(self) -> None:
+        """Leave the reservation to whoever resumes the run."""
+        if self.engine.charge is not None:
+            self.engine.charge.let_go()
+
+    def _released_digest(self) -> str:
+        with self.engine.averaged():
+            return weights_digest(self.trained.values())
 
     @property
     def trained(self) -> dict[str, nn.Parameter]:
@@ -143,10 +177,11 @@ class KeptRun:
             return
         out, task, steps = self.settings.out, self.task, self.optimizer.steps_taken
         self._write_checkpoint(metrics)
-        write_results(self.settings, task.released(self.module), metrics)
         audit = None
-        if task.observer is not None and steps == self.plan.workload.steps:
-            audit = task.observer.conclude(self.module, self.engine.get_epsilon(self.plan.delta))
+        with self.engine.averaged():
+            write_results(self.settings, task.released(self.module), metrics)
+            if task.observer is not None and steps == self.plan.workload.steps:
+                audit = task.observer.conclude(self.module, self.engine.get_epsilon(self.plan.delta))
         self.receipt = make_receipt(
             self.engine,
             self.optimizer,
@@ -172,6 +207,7 @@ class KeptRun:
             "observed": None if self.task.observer is None else self.task.observer.state(),
             "journal": self.journal.summary(),
             "job": self.settings.job,
+            **({} if self.engine.charge is None else {"budget": self.engine.charge.record()}),
         }
         self.engine.save_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer, extra=extra)
 
@@ -184,6 +220,7 @@ def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dic
         **({"momentum": settings.momentum} if settings.optimizer in WITH_MOMENTUM else {}),
         "weight_decay": settings.weight_decay,
         "schedule": settings.schedule,
+        **({} if settings.average is None else {"average": settings.average}),
         "seeded": seeded,
         "randomness": known if seeded else UNSEEDED,
         "unsafe_diagnostics": settings.unsafe_diagnostics,
@@ -192,5 +229,5 @@ def _how(settings: Settings, seeded: bool, metrics: list[dict[str, Any]]) -> dic
 
 
 def _anywhere(words: dict[str, Any]) -> dict[str, Any]:
-    """A task or a job wherever its data lies, which is of use on this machine and today only."""
-    return {name: value for name, value in words.items() if name not in ("data_source", "data_dir")}
+    """A task or a job wherever its data and its account lie, which is of use on this machine and today only."""
+    return {name: value for name, value in words.items() if name not in ("data_source", "data_dir", "budget")}

@@ -90,9 +90,21 @@ def with_decoder_inputs(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     return {**batch, "decoder_input_ids": prepare(labels=batch["labels"])}
 
 
+def labels_of(batch: dict[str, Any]) -> Tensor:
+    """The labels of a batch; models that take others, such as the ends of an answer, are not trained here."""
+    if "labels" not in batch:
+        names = ", ".join(batch)
+        raise InvalidArgument("train_dataset", f"columns {names}", "one that is called labels: no other is trained on")
+    found: Tensor = batch["labels"]
+    return found
+
+
 def objective_of(model: Any, batch: dict[str, Any]) -> nn.Module:
     """The loss that the model has for single examples of this batch; cross entropy of its logits if it has none."""
-    rows = [_row(batch, i) for i in range(min(_ROWS, len(batch["labels"])))]
+    labels = labels_of(batch)
+    # An example of which no label counts has no loss of its own: a mean over nothing.
+    telling = [i for i in range(len(labels)) if labels.is_floating_point() or bool((labels[i] != _IGNORED).any())]
+    rows = [_row(batch, i) for i in (telling or range(len(labels)))[:_ROWS]]
     training = model.training
     model.eval()
     try:

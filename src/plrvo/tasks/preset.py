@@ -17,7 +17,7 @@ from plrvo.training.loop import Metrics
 
 
 class InMemory(Dataset[Any]):
-    """Tensors that are indexed a batch at a time."""
+    """Tensors that are indexed a batch at a time; what is kept in half precision comes out in single precision."""
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         self.tensors = tensors
@@ -26,11 +26,15 @@ class InMemory(Dataset[Any]):
         return len(self.tensors[0])
 
     def __getitem__(self, index: int) -> Any:
-        return tuple(t[index] for t in self.tensors)
+        return tuple(_single(t[index]) for t in self.tensors)
 
     def __getitems__(self, indices: list[int]) -> Any:
         chosen = torch.as_tensor(indices, dtype=torch.long)
-        return tuple(t[chosen] for t in self.tensors)
+        return tuple(_single(t[chosen]) for t in self.tensors)
+
+
+def _single(values: torch.Tensor) -> torch.Tensor:
+    return values.float() if values.dtype == torch.float16 else values
 
 
 def whole_batches(data: Dataset[Any], sampler: Sampler[list[int]] | None = None) -> DataLoader[Any]:
@@ -108,6 +112,7 @@ class Defaults:
     learning_rate: float = 0.1
     optimizer: str = "sgd"
     schedule: str = "constant"
+    average: float | None = None
     physical_batch: int | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
 from plrvo.audit.one_run import CanaryKind, Rule
+from plrvo.budget import Account
 from plrvo.designer.recommendation import recommend
 from plrvo.noise import Noise
 from plrvo.noise.specification import AUTO
@@ -21,8 +23,9 @@ from plrvo.records.folder import CHECKPOINT, METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.job import Job, check_momentum
-from plrvo.tasks.preset import Task
+from plrvo.tasks.preset import Preset, Task
 from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder, read_job
+from plrvo.training import given
 from plrvo.training.checkpoint import read_plan
 from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
@@ -31,7 +34,7 @@ from plrvo.validate import InvalidArgument
 
 _AS_ASKED = (
     *("momentum", "weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
-    *("seed", "unsafe_diagnostics"),
+    *("seed", "unsafe_diagnostics", "budget"),
 )
 
 
@@ -89,15 +92,13 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     if resume and not job.private:
         raise InvalidArgument("resume", str(out), "a noise beside it: `noise` none trains without any privacy")
     check_choices(job.optimizer, job.schedule)
+    if job.budget is not None and not resume:
+        Account(job.budget).check_takes(None if job.exact else job.plan)  # exact noise is yet to be put on its grid
     if job.exact:
         check_exact(False, job.grad_sample_mode)
     streams = Streams.from_seed(job.seed)
-    preset = catalog.prepare(_request(job, kept), streams.weights)
-
-    def chosen(name: str) -> Any:
-        value = getattr(job, name)
-        return getattr(preset.defaults, name) if value is None else value
-
+    preset = catalog.prepare(request_of(job, kept), streams.weights)
+    chosen = partial(choice_of, job, preset)
     optimizer, schedule, delta = chosen("optimizer"), chosen("schedule"), chosen("delta")
     check_momentum(optimizer, job.asked)
     correlation: Correlation | None = None
@@ -116,7 +117,10 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     task, module = preset.task, preset.module
     if job.audit is not None:
         task, module = _with_canaries(job, task, module, work.clip, delta, out if resume else None)
-    dimension, plan, reason = trained_parameters(module), job.plan, None
+    dimension, reason = trained_parameters(module), None
+    if job.plan is not None:
+        job = replace(job, plan=given.plan_for(job.plan, dimension))  # what is on the record is what was trained with
+    plan = job.plan
     if plan is None and job.private:
         work = replace(work, dimension=dimension)
         begun = _begun(job, work, delta, correlation, out) if resume else None
@@ -133,6 +137,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         learning_rate=chosen("learning_rate") / unit,
         optimizer=optimizer,
         schedule=schedule,
+        average=chosen("average"),
         physical_batch=chosen("physical_batch"),
         resume=resume,
         job=job.to_dict(),
@@ -142,7 +147,14 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     return Resolved(task, module, preset.model, plan, work, settings, streams, reason)
 
 
-def _request(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Request:
+def choice_of(job: Job, preset: Preset, name: str) -> Any:
+    """What the job asks for, or what suits the task."""
+    value = getattr(job, name)
+    return getattr(preset.defaults, name) if value is None else value
+
+
+def request_of(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Request:
+    """What the job asks of the catalog of tasks."""
     names = {name for family in catalog.FAMILIES for name in family.options}
     options = {name: value for name, value in job.asked.items() if name in names}
     return catalog.Request(job.task, job.model, job.data_dir, options, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,22 @@ import numpy as np
 import torch
 from torch import nn
 
+from plrvo.budget.address import Address
 from plrvo.noise import Keystream
 from plrvo.records.folder import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS
 from plrvo.tasks.job import LARGEST_RATE
 from plrvo.training.checkpoint import read_extra
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, one_of
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]]
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-SCHEDULES = ("constant", "linear")
+# The share of the learning rate, by the steps taken and all steps. No step has none of it: each costs privacy.
+SCHEDULES: dict[str, Callable[[int, int], float]] = {
+    "constant": lambda step, steps: 1.0,
+    "linear": lambda step, steps: 1 - step / steps,
+    "cosine": lambda step, steps: (1 + math.cos(math.pi * step / steps)) / 2,
+    "warmup": lambda step, steps: min(1.0, 10 * (step + 1) / steps),
+}
 WITH_MOMENTUM = ("sgd",)  # the others have moments of their own
 
 
@@ -33,6 +41,7 @@ class Settings:
     momentum: float = 0.0
     weight_decay: float = 0.0
     schedule: str = "constant"
+    average: float | None = None
     grad_sample_mode: str = "auto"
     postprocess: str | None = None
     expected_batch_size: int | None = None
@@ -42,6 +51,7 @@ class Settings:
     resume: bool = False
     seed: int | None = None
     unsafe_diagnostics: bool = False  # write what is known of private examples before the noise
+    budget: Address | None = None  # the account that is charged (`plrvo.budget`)
     job: dict[str, Any] | None = None  # what was asked for (`plrvo.tasks.job`), kept in the folder
 
     def check(self) -> None:
@@ -54,23 +64,22 @@ class Settings:
     @property
     def fixed(self) -> dict[str, Any]:
         """What a resumed run must have in common with the one that it continues."""
-        names = "learning_rate optimizer momentum weight_decay schedule postprocess grad_sample_mode "
+        names = "learning_rate optimizer momentum weight_decay schedule average postprocess grad_sample_mode "
         names += "expected_batch_size seed unsafe_diagnostics"
         return {name: getattr(self, name) for name in names.split()}
 
     def rate_at(self, steps: int) -> Callable[[int], float]:
-        """The learning rate by the number of steps taken, for a run of `steps`: a linear one would end at zero."""
-        if self.schedule == "constant":
-            return lambda step: self.learning_rate
-        return lambda step: self.learning_rate * (1 - step / steps)
+        """The learning rate by the number of steps taken, for a run of `steps`."""
+        share = SCHEDULES[self.schedule]
+        return lambda step: self.learning_rate * share(step, steps)
 
 
 def check_choices(optimizer: str | None, schedule: str | None) -> None:
     """Refuse names that there are not; None is a choice yet to be made."""
-    if optimizer not in (None, *OPTIMIZERS):
-        raise InvalidArgument("optimizer", optimizer, "one of " + ", ".join(OPTIMIZERS))
-    if schedule not in (None, *SCHEDULES):
-        raise InvalidArgument("schedule", schedule, "one of " + ", ".join(SCHEDULES))
+    if optimizer is not None:
+        one_of(OPTIMIZERS, optimizer=optimizer)
+    if schedule is not None:
+        one_of(SCHEDULES, schedule=schedule)
 
 
 def check_folder(out: Path, resume: bool) -> None:

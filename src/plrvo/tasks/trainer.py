@@ -8,6 +8,7 @@ steps so far is logged in its place.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,41 @@ import torch
 from safetensors.torch import save as save_tensors
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import Trainer
-from transformers.trainer_utils import TrainOutput
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_utils import TrainOutput, get_last_checkpoint
 
 from plrvo.accounting import Plan
+from plrvo.budget import Account
+from plrvo.budget.address import Address
 from plrvo.files import write_bytes
 from plrvo.records.folder import RECEIPT
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.tasks import trainer_refusals as refuse
-from plrvo.tasks.objective import objective_of, with_decoder_inputs
+from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.receipts import make_receipt
+from plrvo.training.trackers import Tracker, spent
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
 WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
+PRIVATE = "private.safetensors"  # in each checkpoint: what `resume_from_checkpoint` goes on from; secret
 _FEW = 3  # examples that the objective and the layers are tried with
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
+
+
+class _Told(TrainerCallback):
+    """Hands on what is logged."""
+
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self._trackers = trackers
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        for tracker in self._trackers:
+            tracker.log(state.global_step, numbers)
 
 
 class PrivateTrainer(Trainer):
@@ -42,7 +59,9 @@ class PrivateTrainer(Trainer):
     | argument of `TrainingArguments` | here |
     |---|---|
     | `per_device_train_batch_size` | how many examples go through the model at once; batches are the plan's |
-    | `max_steps`, `num_train_epochs` | the plan's steps; another number in `max_steps` is refused |
+    | `max_steps`, `num_train_epochs` | the plan's steps; others are refused (3 epochs, the default, say nothing) |
+    | `bf16` | activations in bfloat16; parameters, norms and sums stay float32, and so does evaluation |
+    | `gradient_checkpointing` | as ever |
     | `max_grad_norm` | not used: each example's gradient is clipped to the plan's clip |
     | `gradient_accumulation_steps` | 1; the plan's sampling rate says how large a batch is |
     | `dataloader_...` | not used in training: batches are drawn in this process |
@@ -50,8 +69,9 @@ class PrivateTrainer(Trainer):
 
     The objective is the model's own: for each example what the model computes as its loss when it is called with that
     example alone, and the mean over examples (`plrvo.tasks.objective`). `criterion(outputs, labels)` replaces it, and
-    has a `reduction` as torch's losses do. `task` describes data and model in the receipt. Generators that are not
-    given are seeded by the operating system.
+    has a `reduction` as torch's losses do. `trackers` (`plrvo.training.trackers`) get what is logged, beside those of
+    `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are not
+    given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged to.
 
     What it cannot do is refused (`plrvo.tasks.trainer_refusals`): an own `compute_loss`, models with a loss that is not
     known and no criterion for it, callbacks that see gradients before the noise.
@@ -71,12 +91,15 @@ class PrivateTrainer(Trainer):
         noise_generator: torch.Generator | None = None,
         sample_generator: torch.Generator | None = None,
         task: dict[str, Any] | None = None,
+        trackers: Sequence[Tracker] = (),
+        budget: Account | Address | str | None = None,
         **kwargs: Any,
     ) -> None:
         refuse.refuse_keywords(kwargs)
         refuse.refuse_overrides(self, PrivateTrainer)
-        super().__init__(model=model, args=refuse.checked_arguments(args, plan.workload.steps), **kwargs)
-        self.engine = PrivacyEngine(plan, postprocess=postprocess)
+        super().__init__(model=model, args=refuse.checked_arguments(args, plan), **kwargs)
+        self._half = bool(args.bf16)
+        self.engine = PrivacyEngine(plan, postprocess=postprocess, budget=budget)
         self._criterion: Any = criterion  # None until the model has been asked
         self._options: dict[str, Any] = {
             "clipping": clipping,
@@ -87,19 +110,20 @@ class PrivateTrainer(Trainer):
         }
         self._clipping = plan.clipping
         self._task = task or {}
+        if trackers:
+            self.add_callback(_Told(trackers))
         self._private: Any = None  # the model under its wrapper, from the first call on
         self._noisy: Any = None
 
     def train(
         self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: list[str] | None = None
     ) -> TrainOutput:
-        """All steps of the plan; then the weights and the receipt are in `output_dir`."""
-        if resume_from_checkpoint:
-            raise InvalidArgument(
-                "resume_from_checkpoint",
-                resume_from_checkpoint,
-                "None: a Trainer's checkpoints hold no ledger of steps",
-            )
+        """All steps of the plan; then the weights and the receipt are in `output_dir`.
+
+        `resume_from_checkpoint` is the last folder that this trainer saved, or True. Earlier ones are refused: the
+        steps after them were released, and others in their place would be in no ledger.
+        """
+        folder = self._resumed_folder(resume_from_checkpoint)
         if trial is not None:
             raise InvalidArgument("trial", trial, "None: every trial of a search spends a budget of its own")
         if self._private is not None:
@@ -107,13 +131,48 @@ class PrivateTrainer(Trainer):
         refuse.refuse_overrides(self, PrivateTrainer)  # once more: methods can be put into an object
         for callback in self.callback_handler.callbacks:
             refuse.refuse_callback(callback)
-        done = super().train(ignore_keys_for_eval=ignore_keys_for_eval)
+        done = super().train(resume_from_checkpoint=folder, ignore_keys_for_eval=ignore_keys_for_eval)
         wrapper: Any = self._private
+        if self.args.save_strategy != "no" and done.global_step < self.args.max_steps:
+            self._save_checkpoint(wrapper, None)  # a run goes on from what it released last
         wrapper.to_standard_module()
         self.save_model()
         self._write_receipt()
+        self.engine.settle()
         metrics = {name: value for name, value in done.metrics.items() if name not in _PRIVATE_LOGS}
-        return TrainOutput(done.global_step, float("nan"), metrics)
+        # The loss of private examples is not released; NaN would look like a run that diverged.
+        return TrainOutput(done.global_step, None, metrics)  # type: ignore[arg-type]
+
+    def _resumed_folder(self, given: Any) -> str | None:
+        if not given:
+            return None
+        last: Any = get_last_checkpoint
+        folder = last(str(self.args.output_dir)) if given is True else str(given)
+        if folder is None or not (Path(folder) / PRIVATE).is_file():
+            raise InvalidArgument(
+                "resume_from_checkpoint",
+                given,
+                f"a folder that a PrivateTrainer saved, with {PRIVATE} in it: others hold no ledger of steps",
+            )
+        return folder
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """One file for optimizer, ledger and random streams, its owner's alone, in the place of two pickles."""
+        rates: Any = self.lr_scheduler
+        schedule = {name: value for name, value in rates.state_dict().items() if _is_plain(value)}
+        self.engine.save_checkpoint(
+            path=Path(output_dir) / PRIVATE, module=self._private, optimizer=self._noisy, extra={"schedule": schedule}
+        )
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """As the run was when the file was written; a file of another plan or model is refused."""
+        if checkpoint is not None:
+            refuse.refuse_earlier(Path(checkpoint), Path(str(self.args.output_dir)) / RECEIPT)
+            kept = self.engine.load_checkpoint(
+                path=Path(checkpoint) / PRIVATE, module=self._private, optimizer=self._noisy
+            )
+            rates: Any = self.lr_scheduler
+            rates.load_state_dict({**rates.state_dict(), **kept["schedule"]})
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Poisson batches at the plan's rate. The model and the optimizer become private with it."""
@@ -151,7 +210,7 @@ class PrivateTrainer(Trainer):
         model.train()
         batch = dict(self._prepare_inputs(inputs))
         most = self.args.per_device_train_batch_size
-        starts = range(0, max(1, len(batch["labels"])), most)
+        starts = range(0, max(1, len(labels_of(batch))), most)
         for start in starts:
             last = start == starts[-1]
             self._noisy.signal_skip_step(do_skip=not last)
@@ -168,16 +227,21 @@ class PrivateTrainer(Trainer):
     def _loss_of(self, model: Any, batch: dict[str, Any]) -> Any:
         """The objective on a batch with its labels."""
         inputs = with_decoder_inputs(self.model, batch)
-        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-        return self._criterion(outputs, batch["labels"])
+        # Activations in halves, if asked for; gradients by example, their norms and sums are singles in any case.
+        with torch.autocast(self.args.device.type, torch.bfloat16, enabled=self._half):
+            outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+            return self._criterion(outputs, labels_of(batch))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Without what is known of private examples, with the certified epsilon of the steps so far."""
+        """Without what is known of private examples, with both epsilons so far: for every tracker of `report_to`."""
         kept = {name: value for name, value in logs.items() if name not in _PRIVATE_LOGS}
-        plan = self.engine.plan
+        plan, counted = self.engine.plan, self.state.epoch
         if plan is not None and self._noisy is not None and self._noisy.steps_taken:
-            kept["epsilon_certified"] = self.engine.get_epsilon(plan.delta)
+            kept |= spent(self.engine, plan.delta)
+            # Passes over the data, on average: the loader's one pass is all of the plan.
+            self.state.epoch = self._noisy.steps_taken * plan.batch_share
         super().log(kept, start_time)
+        self.state.epoch = counted
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Not counted: it would tell how long private examples are."""
@@ -212,3 +276,10 @@ class PrivateTrainer(Trainer):
             trained_only = {name: p.detach().clone() for name, p in trained.named_parameters() if p.requires_grad}
             write_bytes(weights, save_tensors(trained_only))
         make_receipt(self.engine, self._noisy, weights, task, run).write(folder / RECEIPT)
+
+
+def _is_plain(value: Any) -> bool:
+    """What JSON holds: a schedule's functions are made again, not kept."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)

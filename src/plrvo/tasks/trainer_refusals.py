@@ -5,36 +5,47 @@
 | `compute_loss`, `training_step`, samplers and loaders of a subclass | steps are taken by the engine, not by these |
 | losses of a model's own that `plrvo.tasks.objective` does not know | without a `criterion` another would be trained |
 | callbacks before the optimizer's step, watched gradients | they see sums without noise |
-| half precision, checkpointing of activations, fused kernels | not shown to keep examples apart |
+| float16, fused kernels | a scaler skips steps by gradients before the noise; not shown to keep examples apart |
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import os
+from pathlib import Path
 from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
+from plrvo.accounting import Plan
+from plrvo.records import Receipt
 from plrvo.tasks.objective import OWN_LOSS
 from plrvo.validate import InvalidArgument
 
 # What these do would happen outside the account, or has not been shown to keep examples apart.
 _ARGUMENTS = (
-    *("fp16", "bf16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size", "gradient_checkpointing"),
+    *("fp16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size"),
     *("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen", "use_liger_kernel", "debug"),
     *("optim_target_modules", "parallelism_config", "group_by_length"),
 )
 _METHODS = (
     *("compute_loss", "training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples"),
+    *("_save_optimizer_and_scheduler", "_load_optimizer_and_scheduler"),
     *("compute_loss_context_manager", "_inner_training_loop", "_run_epoch", "_wrap_model", "_clip_grad_norm"),
     "_get_grad_norm",
 )
+_DEFAULT_EPOCHS = 3.0  # of TrainingArguments: as good as not given
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
 
 
-def checked_arguments(args: Any, steps: int) -> Any:
-    """A copy of the arguments with the plan's number of steps."""
+def checked_arguments(args: Any, plan: Plan) -> Any:
+    """A copy of the arguments with the plan's number of steps, and nothing that the Trainer would do by itself.
+
+    Half precision is the private trainer's own affair: what `accelerate` would wrap is not the module that is watched.
+    A resumed run goes on with the rest of the plan's batches, of which none are to be skipped.
+    """
+    steps = plan.workload.steps
     for name in _ARGUMENTS:
         if getattr(args, name, None) not in (None, False, 0, "", "no", [], {}):
             raise InvalidArgument(name, getattr(args, name), "its default: it is not supported in private training")
@@ -61,8 +72,17 @@ def checked_arguments(args: Any, steps: int) -> Any:
         raise InvalidArgument("world_size", args.world_size * max(1, args.n_gpu), "1: one process and one device")
     if args.max_steps not in (-1, steps):
         raise InvalidArgument("max_steps", args.max_steps, f"{steps}, the plan's steps, or -1")
+    epochs = args.num_train_epochs
+    if args.max_steps == -1 and epochs != _DEFAULT_EPOCHS and math.ceil(epochs / plan.batch_share - 1e-9) != steps:
+        raise InvalidArgument(
+            "num_train_epochs",
+            epochs,
+            f"{steps * plan.batch_share:.6g}, which is what the plan's {steps} steps are, or the default "
+            f"{_DEFAULT_EPOCHS:g}, which says nothing",
+        )
     copied = copy.copy(args)
-    copied.max_steps = steps
+    copied.max_steps, copied.ignore_data_skip = steps, True
+    copied.bf16, copied.mixed_precision = False, "no"
     return copied
 
 
@@ -72,6 +92,26 @@ def refuse_overrides(trainer: Trainer, private: type[Trainer]) -> None:
         if getattr(type(trainer), name, None) is not getattr(private, name, None) or name in vars(trainer):
             expected = f"no {name} of its own: the engine takes the steps. A loss goes in as {OWN_LOSS}"
             raise InvalidArgument("trainer", type(trainer).__name__, expected)
+
+
+def refuse_earlier(folder: Path, receipt: Path) -> None:
+    """A checkpoint after which the run released more: a later checkpoint lies beside it, or a receipt of more steps."""
+    taken = _steps(folder)
+    later = max((_steps(other) for other in folder.parent.glob("checkpoint-*")), default=0)
+    if receipt.is_file():
+        later = max(later, Receipt.read(receipt).steps)
+    if taken < later:
+        raise InvalidArgument(
+            "resume_from_checkpoint",
+            folder.name,
+            f"the state after step {later}, the last that was saved here: what came before it was released, and other "
+            "steps in its place would be in no ledger (another run: another output_dir)",
+        )
+
+
+def _steps(folder: Path) -> int:
+    number = folder.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def refuse_callback(callback: Any) -> None:

@@ -1,10 +1,12 @@
 import importlib.util
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from plrvo.tasks.sources import data_folder
+from plrvo.tasks.vision import extracted as extracted_module
 from plrvo.tasks.vision import features as features_module
 from plrvo.tasks.vision.data import load_images
 from plrvo.tasks.vision.efficientnet import load_lite0
@@ -31,7 +33,7 @@ def counted(network, monkeypatch) -> list[int]:
         return network(pixels)
 
     monkeypatch.setattr(features_module, "load_lite0", lambda: forward)
-    monkeypatch.setattr(features_module, "CHUNK", 4)
+    monkeypatch.setattr(extracted_module, "CHUNK", 4)
     return seen
 
 
@@ -114,9 +116,9 @@ def test_a_damaged_cache_is_computed_again(counted, tmp_path, damage):
 
 
 def test_feature_data_keeps_everything_but_the_images(counted, monkeypatch):
-    monkeypatch.setattr(features_module, "CHUNK", 1000)
+    monkeypatch.setattr(extracted_module, "CHUNK", 1000)
     data = load_images("digits")
-    small = features_module.replace(data, train_x=data.train_x[:6], test_x=data.test_x[:2])
+    small = replace(data, train_x=data.train_x[:6], test_x=data.test_x[:2])
     found = feature_data(small, size=32)
     assert found.shape == (1280, 1, 1)
     assert (len(found.train_x), len(found.test_x)) == (6, 2)

@@ -73,6 +73,8 @@ def images(shape: tuple[int, int, int], count: int) -> torch.Tensor:
         ("logistic", GREY, 2, 1_570),
         ("resnet18", COLOUR, 10, 11_173_962),
         ("efficientnet-lite0-head", FEATURES, 10, 12_810),
+        ("scattering", (81, 7, 7), 10, 39_700),
+        ("scattering", (243, 8, 8), 10, 155_530),
     ],
 )
 def test_parameter_counts(name, shape, classes, parameters):
@@ -137,14 +139,15 @@ def test_tanh_is_the_only_difference_of_the_tanh_network():
 @pytest.mark.parametrize("name", ["", "vgg", "vit:", "cnn:small", "CNN"])
 def test_an_unknown_model_lists_the_known_ones(name):
     with pytest.raises(
-        InvalidArgument, match="cnn, cnn-tanh, cnn-norm, logistic, resnet18, vit, efficientnet-lite0-head"
+        InvalidArgument, match="cnn, cnn-tanh, cnn-norm, logistic, resnet18, vit, efficientnet-lite0-head, scattering"
     ):
         build(name, GREY)
-    assert len(NAMES) == 7
+    assert len(NAMES) == 8
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("cnn", (1, 3, 3)), ("cnn", (0, 8, 8)), ("efficientnet-lite0-head", COLOUR)]
+    ("name", "shape"),
+    [("cnn", (1, 3, 3)), ("cnn", (0, 8, 8)), ("efficientnet-lite0-head", COLOUR), ("scattering", GREY)],
 )
 def test_a_shape_that_a_model_cannot_take_is_refused(name, shape):
     with pytest.raises(InvalidArgument):

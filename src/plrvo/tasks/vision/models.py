@@ -9,6 +9,7 @@
 | `resnet18` | ResNet-18 for small images, GroupNorm in place of BatchNorm |
 | `vit` | ViT-B/16 with ImageNet weights; `vit:NAME` or `vit:FOLDER` for another checkpoint |
 | `efficientnet-lite0-head` | one linear layer on the features of `plrvo.tasks.vision.features` |
+| `scattering` | one linear layer on the features of `plrvo.tasks.vision.scattered`, which nothing was trained for |
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from plrvo.tasks.preset import initialised_from
 from plrvo.tasks.vision.catalog import scaling_of
 from plrvo.tasks.vision.efficientnet import FEATURES
 from plrvo.tasks.vision.resnet import resnet18
+from plrvo.tasks.vision.scattering import PATHS
 from plrvo.tasks.vision.vit import DEFAULT_CHECKPOINT, vit
 from plrvo.validate import InvalidArgument, positive_integer
 
 Shape = tuple[int, int, int]
 
-FEATURE_HEAD = "efficientnet-lite0-head"
-NAMES = ("cnn", "cnn-tanh", "cnn-norm", "logistic", "resnet18", "vit", FEATURE_HEAD)
+FEATURE_HEAD, SCATTERING = "efficientnet-lite0-head", "scattering"
+NAMES = ("cnn", "cnn-tanh", "cnn-norm", "logistic", "resnet18", "vit", FEATURE_HEAD, SCATTERING)
 # Below this side nothing is left after the two strided convolutions of the paper's network.
 SMALLEST_SIDE = 16
 
@@ -51,6 +53,8 @@ def build_model(name: str, data_shape: Shape, classes: int, generator: torch.Gen
             return normalised_cnn(data_shape, classes)
         if kind == FEATURE_HEAD:
             return feature_head(data_shape, classes)
+        if kind == SCATTERING:
+            return scattering_head(data_shape, classes)
         if kind == "resnet18":
             return resnet18(channels, classes)
         if kind == "vit":
@@ -128,3 +132,22 @@ def feature_head(data_shape: Shape, classes: int) -> nn.Module:
             f"({FEATURES}, 1, 1), the shape of what plrvo.tasks.vision.features.feature_data returns",
         )
     return nn.Sequential(nn.Flatten(), nn.Linear(FEATURES, classes))
+
+
+def scattering_head(data_shape: Shape, classes: int) -> nn.Module:
+    """A linear layer on scattering features, as `scattering_data` gives them; it begins at zero.
+
+    >>> sum(p.numel() for p in scattering_head((81, 7, 7), 10).parameters())
+    39700
+    """
+    channels, height, width = data_shape
+    if channels % PATHS:
+        raise InvalidArgument(
+            "data_shape",
+            data_shape,
+            f"a multiple of {PATHS} channels, as plrvo.tasks.vision.scattered.scattering_data returns them",
+        )
+    linear = nn.Linear(channels * height * width, classes)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(nn.Flatten(-3), linear)  # from the end: views may stand before the channels

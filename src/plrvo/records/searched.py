@@ -1,0 +1,73 @@
+"""What a receipt says of a search that its run is the best trial of.
+
+    "search": {"cost": ..., "epsilon": 3.0, "vary": ..., "score": 0.93, "kept": null}
+
+`cost` is the whole search (`plrvo.accounting.selection.Search`), from which the receipt's epsilons are recomputed: they
+are those of the search, and not of the run. `kept` has numbers of trials where all of them were kept: then the epsilons
+are those of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from plrvo.accounting import Ledger, Plan
+from plrvo.accounting.bracket import AnyLedger
+from plrvo.accounting.plan import LAST_DIGITS
+from plrvo.accounting.selection import Search
+from plrvo.accounting.selection.everything import Everything
+from plrvo.records.compared import differing, is_count, is_finite
+from plrvo.validate import InvalidArgument, shortened
+
+_PARTS = {"cost", "epsilon", "vary", "score", "kept"}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search, its budget, and what was kept of it."""
+
+    search: Search
+    epsilon: float
+    kept: tuple[int, ...] | None = None
+
+    @staticmethod
+    def read(description: Any) -> Searched:
+        """What a receipt says of it."""
+        if not isinstance(description, dict) or description.keys() != _PARTS:
+            raise InvalidArgument("search", description, "the parts " + ", ".join(sorted(_PARTS)))
+        kept = description["kept"]
+        if kept is not None and not (isinstance(kept, list) and all(map(is_count, kept))):
+            raise InvalidArgument("kept", kept, "null, or numbers of trials")
+        if not is_finite(description["epsilon"]) or description["epsilon"] <= 0:
+            raise InvalidArgument("epsilon", description["epsilon"], "the budget of the search")
+        search = Search.from_dict(description["cost"])
+        return Searched(search, description["epsilon"], None if kept is None else tuple(kept))
+
+    @property
+    def priced(self) -> Search | Everything:
+        """What was released."""
+        return self.search if self.kept is None else Everything(self.search, self.kept)
+
+
+def differences(receipt: dict[str, Any], plan: Plan, ledger: AnyLedger) -> Iterator[str]:
+    """Where the search contradicts the run, or itself; its epsilons are compared with those of other receipts."""
+    written = receipt["search"]
+    found = Searched.read(written)
+    yield from differing("search.cost", written["cost"], found.search.to_dict())
+    if not isinstance(ledger, Ledger) or ledger not in found.search.training:
+        yield "its ledger is none of those that the search draws from"
+    if plan.epsilon is not None:
+        yield "its plan has a budget of its own, beside that of the search"
+    if receipt["complete"] is not True:
+        yield "it is the best trial of a search, and not complete"
+    certified = receipt["epsilon"]["certified"]
+    if found.kept is None and is_finite(certified) and certified > found.epsilon * (1 + LAST_DIGITS):
+        yield f"certified epsilon {certified} exceeds the budget {found.epsilon} of the search"
+    if found.search.score is not None and not is_count(receipt["task"].get("held_out")):
+        yield "its search scores on held-out examples, and its task tells of none"
+    if not is_finite(written["score"]):
+        yield f"search.score is {shortened(written['score'])}"
+    if not isinstance(written["vary"], dict):
+        yield f"search.vary is {shortened(written['vary'])}"

@@ -1,0 +1,145 @@
+"""A search at work: everything is drawn and charged first, then come the trials, and then the best is released."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plrvo.accounting.selection import Search
+from plrvo.audit.blocks import in_parallel
+from plrvo.budget import Account, Charge
+from plrvo.files import locked
+from plrvo.noise import Keystream
+from plrvo.records import Receipt
+from plrvo.records.folder import LOCK
+from plrvo.tasks.resolved import choice_of
+from plrvo.tasks.settings import check_folder
+from plrvo.tasks.tuning.held_out import Split
+from plrvo.tasks.tuning.plans import prepared, price
+from plrvo.tasks.tuning.release import release
+from plrvo.tasks.tuning.state import FOLDER, State
+from plrvo.tasks.tuning.trial import run_trial
+from plrvo.tasks.tuning.tuning import Tuning
+from plrvo.validate import InvalidArgument, positive_integer, printable
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search came to: a receipt, or None where nothing is released; and what that cost either way."""
+
+    out: Path
+    receipt: Receipt | None
+    search: Search
+    epsilon: float
+    delta: float
+
+
+def begin(tuning: Tuning, out: Path) -> None:
+    """Certify, charge and draw; nothing of the private data is looked at but its size."""
+    check_folder(out, resume=False)
+    if (out / FOLDER / "state.json").exists():
+        raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a search")
+    job = tuning.job
+    account = None if job.budget is None else Account(job.budget)
+    if account is not None:
+        account.check_takes(None)
+    preset = prepared(job)
+    delta = choice_of(job, preset, "delta")
+    if delta >= 1 / preset.task.size:
+        raise InvalidArgument("delta", delta, f"less than 1/N = {1 / preset.task.size:.3g}")
+    coins = os.urandom(32) if job.seed is None else _seeded(job.seed, "split")
+    split = Split.of(preset.task, tuning.held_out, Keystream(coins))
+    priced = price(tuning, preset)
+    with locked(out / LOCK, "out"):
+        shutil.rmtree(out / FOLDER, ignore_errors=True)  # of a search that began and drew nothing, or has ended
+        charge = None
+        if account is not None:
+            plan = max(priced.plans.values(), key=lambda plan: plan.workload.steps)
+            name = f"search on {preset.task.description.get('name', 'a task')} in {out.name}"
+            charge = account.reserve(plan, printable(name)[:200], search=priced.search)
+        try:
+            _draw(tuning, priced, out, coins, charge, len(split.held_out))
+        finally:
+            if charge is not None:
+                charge.let_go()
+
+
+def _draw(tuning: Tuning, priced: Any, out: Path, coins: bytes, charge: Charge | None, held_out: int) -> None:
+    """The number of trials and their settings, once."""
+    seed = tuning.job.seed
+    stream = Keystream() if seed is None else Keystream(_seeded(seed, "search"))
+    plans = list(priced.plans.values())
+    trials = []
+    for number in range(tuning.count.draw(stream)):
+        settings = tuning.drawn(stream)
+        own = None if seed is None else int.from_bytes(_seeded(seed, f"trial {number}")[:7], "big")
+        trials.append({"settings": settings, "plan": plans.index(priced.plan_of(settings)), "seed": own})
+    State.create(
+        out,
+        {
+            "tuning": tuning.to_dict(),
+            "cost": priced.search.to_dict(),
+            "delta": priced.delta,
+            "plans": [plan.to_dict() for plan in plans],
+            "score_noise": priced.score.to_dict(),
+            "coins": coins.hex(),
+            "held_out": held_out,
+            "budget": None if charge is None else charge.record(),
+            "trials": trials,
+        },
+    )
+
+
+def _seeded(seed: int, purpose: str) -> bytes:
+    return hashlib.sha256(f"plrvo tune {purpose} {seed}".encode()).digest()
+
+
+def finish(out: Path, *, jobs: int = 1, engine: str = "loky", watch: Callable[[], None] | None = None) -> Outcome:
+    """Do what is left of the search in `out`, release its best trial, and forget the others."""
+    positive_integer(jobs=jobs)
+    with locked(out / LOCK, "out"):
+        state = State.read(out)
+        tuning = state.tuning
+        search = Search.from_dict(state.document["cost"])
+        charge = _charge(state, tuning)
+        try:
+            for _ in _trials(out, state.left(), jobs, engine):
+                if not tuning.keep_trials:
+                    state.forget_losers()
+                if watch is not None:
+                    watch()
+            if charge is not None:  # before anything of the result can be seen
+                charge.release(charge.entry.planned)
+            receipt = release(state, out, charge)
+            if charge is not None:
+                charge.settle()
+            state.remove()
+        finally:
+            if charge is not None:
+                charge.let_go()
+    delta = float(state.document["delta"])
+    certified = search.certified(delta).value if receipt is None else float(receipt["epsilon"]["certified"])
+    return Outcome(out, receipt, search, certified, delta)
+
+
+def _trials(out: Path, left: list[int], jobs: int, engine: str) -> Iterable[Any]:
+    work = partial(run_trial, str(out.absolute()))
+    if jobs == 1 and engine == "loky":  # in this process
+        kept: dict[tuple[Any, ...], Any] = {}
+        return (run_trial(str(out.absolute()), number, kept) for number in left)
+    return in_parallel(engine, jobs, work, left) if left else ()
+
+
+def _charge(state: State, tuning: Tuning) -> Charge | None:
+    record = state.document["budget"]
+    if record is None or tuning.job.budget is None:
+        return None
+    account = Account(tuning.job.budget)
+    planned = account.state().entry(record["entry"])
+    return account.take_up(record, planned.released)

@@ -1,0 +1,48 @@
+"""Scattering features of images, normalised image by image: what the model `scattering` is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from plrvo.tasks.vision.data import ImageData
+from plrvo.tasks.vision.extracted import Extractor, extracted, usual_cache, with_features
+from plrvo.tasks.vision.scattering import normalised, scatter
+from plrvo.tasks.vision.views import view_of
+
+# So many channels of images at once: what they take stays near the processor.
+BATCH_CHANNELS = 96
+VERSION = 1  # of the coefficients: another one where they change
+
+
+def scattering_data(data: ImageData, groups: int, views: int = 1, cache_dir: Path | None = None) -> ImageData:
+    """`data` with normalised coefficients (C x 81, H / 4, W / 4), in half precision, in the place of its images.
+
+    With several views the training images have (views, C x 81, H / 4, W / 4). The cache holds coefficients before the
+    normalisation: another number of groups takes seconds.
+    """
+    features = partial(_features, groups=groups, cache_dir=cache_dir or usual_cache())
+    name = f"scattering features, normalised in {groups} groups"
+    found = with_features(data, features, name)
+    if views == 1:
+        return found
+    others = (view_of(data.train_x, k, data.name) for k in range(1, views))
+    more = [with_features(replace(data, train_x=x, test_x=data.test_x[:0]), features, name).train_x for x in others]
+    return replace(found, train_x=torch.stack([found.train_x, *more], dim=1))
+
+
+def _features(images: Tensor, progress: Callable[[int, int], None], groups: int, cache_dir: Path) -> Tensor:
+    parts = extracted(images, Extractor(f"scattering {VERSION}", coefficients), cache_dir, progress)
+    return torch.cat([normalised(part.float(), groups).half() for part in parts])
+
+
+@torch.inference_mode()
+def coefficients(pixels: Tensor) -> Tensor:
+    """Of pixels 0 to 255, shape (N, C, 81, H / 4, W / 4)."""
+    at_once = max(1, BATCH_CHANNELS // pixels.shape[1])
+    return torch.cat([scatter(part / 255).half() for part in torch.split(pixels, at_once)])
