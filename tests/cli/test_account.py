@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from plrvo import Epsilon, Laplace, Workload
+from plrvo.cli import show
 from plrvo.cli.main import main
 from plrvo.cli.show import rounded_down, rounded_up
 
@@ -97,7 +99,7 @@ def test_calibrate_meets_the_budget_and_account_agrees(capsys, kind):
         (["--noise", "gaussian", "--noise-multiplier", "0", *CNN], "--noise-multiplier 0.0"),
         (["--noise", "gaussian", "--scale", "3", *CNN], "--noise-multiplier (missing); no --scale 3.0"),
         ([*GAMMA, "--scale", "3", *CNN], "no --scale 3.0, which is for laplace"),
-        (GAMMA, "--clip (missing): expected a value: it is required, and so is --sample-rate"),
+        (GAMMA, "--clip (missing): expected a value: it is required, and so are --sample-rate, --steps"),
         (["--noise", "cauchy", *CNN], "cauchy"),
         (["--noise-file", "no-such-file.json", *CNN], "no-such-file.json"),
         (CNN, "--noise (missing)"),
@@ -137,3 +139,22 @@ def test_the_command_runs_as_a_process_and_exits_with_2_on_bad_input():
 def test_importing_plrvo_needs_no_torch():
     code = "import sys, plrvo; assert not {'torch', 'dp_accounting', 'scipy.optimize', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_least_noise_is_gaussian_unless_another_is_named(capsys):
+    words = ["calibrate", "--epsilon", "1", "--sample-rate", "0.01", "--steps", "300", "--json"]
+    assert main(words) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert main([*words, "--noise", "gaussian"]) == 0
+    assert plain == json.loads(capsys.readouterr().out)
+    assert plain["noise_multiplier"] == plain["sigma"]
+
+
+@pytest.mark.parametrize("method", ["rdp", "pure", "pld", "exact", "profile", "gdp", "gift"])
+def test_no_row_of_the_table_is_wrapped_at_80_columns(method, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    bracket = Epsilon(1.2344e-5, 1.2342e-5, 1.1111e-5, 1e-5, method, 512 if method == "rdp" else None)
+    show.bracket_table(Laplace(2.0), Workload(0.01, 300, 1.0, 26_010), bracket)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert [row.split()[1] for row in rows] == ["certified", "lower", "published"]
+    assert all(len(row) <= 80 and "…" not in row for row in rows)

@@ -1,5 +1,6 @@
 """A hundred bad invocations: exit code 2, one line that names the argument, no traceback, and nothing written."""
 
+import re
 import shlex
 
 import pytest
@@ -17,8 +18,8 @@ MECHANISM = "audit mechanism --noise laplace --scale 2 --clip 1 --dimension 3 --
 INVOCATIONS = """
 account | --noise (missing)
 account --sigma 1.1 | did you mean --noise-multiplier
-account --noise-multiplier | --noise-multiplier
-account --noise-multiplier x | --noise-multiplier
+account --noise-multiplier | --noise-multiplier (missing): expected
+account --noise-multiplier x | --noise-multiplier x: expected a number
 {GAUSSIAN} | --noise (missing)
 {GAUSSIAN} --noise-multiplier 0 | --noise-multiplier 0.0
 {GAUSSIAN} --noise-multiplier nan | --noise-multiplier nan
@@ -29,14 +30,16 @@ account --noise-multiplier x | --noise-multiplier
 {GAUSSIAN} --noise-multiplier 1 --delta 2 | --delta 2.0
 {GAUSSIAN} --noise-multiplier 1 --clip 0 | --clip 0.0
 {GAUSSIAN} --noise-multiplier 1 --dimension 0 | --dimension 0
-{GAUSSIAN} --noise-multiplier 1 --dimension 1.5 | --dimension
+{GAUSSIAN} --noise-multiplier 1 --dimension 1.5 | --dimension 1.5: expected a whole number
 {GAUSSIAN} --noise-multiplier 1 --table --tight | --tight
-{GAUSSIAN} --noise-multiplier 1 extra | extra
+{GAUSSIAN} --noise-multiplier 1 extra | extra: expected no more words
+{GAUSSIAN} --noise-multiplier 1 --json=3 | --json: expected no value
 account --noise-multiplier 1 --sample-rate 2 --steps 3 | --sample-rate 2.0
 account --noise-multiplier 1 --sample-rate -1 --steps 3 | --sample-rate -1.0
 account --noise-multiplier 1 --sample-rate 0.1 --steps -3 | --steps -3
-account --noise-multiplier 1 --sample-rate 0.1 --steps 1e3 | --steps
-account --noise cauchy | --noise
+account --noise-multiplier 1 --sample-rate 0.1 --steps 1e3 | --steps 1e3: expected a whole number
+account --noise cauchy | --noise cauchy: expected one of gaussian, laplace
+account --noise gausian | did you mean gaussian
 account --noise auto {WORK} | --noise
 account --noise gamma --k 10 --theta 1 {WORK} --dimension 5 | --clip
 account --noise gamma --k 10 --theta 1 {WORK} --clip 1 | --dimension
@@ -52,7 +55,8 @@ calibrate --noise gaussian {WORK} | --epsilon
 calibrate --noise gaussian --epsilon 0 {WORK} | --epsilon 0.0
 calibrate --noise gaussian --epsilon inf {WORK} | --epsilon inf
 calibrate --noise gaussian --epsilon nan {WORK} | --epsilon nan
-calibrate --epsilon 1 {WORK} | --noise
+calibrate --epsilon 1 {WORK} --k 3 | --clip
+calibrate --epsilon 1 {WORK} --noise auto | --noise auto
 calibrate --noise laplace --epsilon 1 {WORK} | --clip
 calibrate --noise gaussian --epsilon 1 --target-delta 1 | did you mean --delta
 calibrate --noise gaussian --epsilon 1 --noise-multiplier 1 {WORK} | --noise-multiplier
@@ -63,22 +67,23 @@ calibrate --noise gamma --k 0 --epsilon 1 --clip 1 --dimension 5 {WORK} | --k 0.
 {DESIGN} --clip-min nan | --clip-min nan
 {DESIGN} --clip-min 1 --k-max 0 | --k-max 0.0
 {DESIGN} --clip-min 1 --dataset-size -1 | --dataset-size -1
-{DESIGN} --clip-min 1 --noise cauchy | --noise
+{DESIGN} --clip-min 1 --noise cauchy | --noise cauchy
 {DESIGN} --clip-min 1 --choose gamma | did you mean --noise
-{DESIGN} --clip-min 1 --accountant none | --accountant
+{DESIGN} --clip-min 1 --accountant none | --accountant none: expected one of
 {DESIGN} --clip-min 1 --plot a.xyz | --plot a.xyz
 design --plan no.json | --plan no.json
 trian digits | did you mean train
 train | TASK
 train cats --epsilon 1 | TASK cats
+train dgits | did you mean digits
 train digits | --epsilon
-train digits extra --epsilon 1 | extra
+train digits extra --epsilon 1 | extra: expected
 {TRAIN} --lr nan | --lr nan
 {TRAIN} --lr 0 | --lr 0.0
 {TRAIN} --lr 1e39 | --lr
 {TRAIN} --learning-rate 1 | did you mean --lr
 {TRAIN} --seed -5 | --seed -5
-{TRAIN} --seed 1.5 | --seed
+{TRAIN} --seed 1.5 | --seed 1.5: expected a whole number
 {TRAIN} --evaluate-every 0 | --evaluate-every 0
 {TRAIN} --evaluate-every -3 | --evaluate-every -3
 {TRAIN} --checkpoint-every 0 | --checkpoint-every 0
@@ -95,7 +100,8 @@ train digits extra --epsilon 1 | extra
 {TRAIN} --delta 0.01 | --delta 0.01
 {TRAIN} --model lenet | --model lenet
 {TRAIN} --optimizer lion | --optimizer lion
-{TRAIN} --schedule cosine | --schedule cosine
+{TRAIN} --optimizer adm | did you mean adam
+{TRAIN} --schedule zigzag | --schedule zigzag
 {TRAIN} --noise none | --epsilon 3
 {TRAIN} --noise auto --k 10 | --k 10
 {TRAIN} --noise gaussian --noise-multiplier 1 | --noise-multiplier 1
@@ -128,7 +134,7 @@ audit mechansim | did you mean mechanism
 {MECHANISM} --trials 1 | --trials 1
 {MECHANISM} --trials -1 | --trials -1
 {MECHANISM} --seed -1 | --seed -1
-{MECHANISM} --claim wish | --claim
+{MECHANISM} --claim wish | --claim wish: expected certified, published
 {MECHANISM} --confidence 1 | --confidence 1.0
 {MECHANISM} --coordinates 0 | --coordinates 0
 {MECHANISM} --jobs 0 | --jobs 0
@@ -138,9 +144,12 @@ audit one-run digits --epsilon 3 --confidence 2 | --confidence 2.0
 selftest --scale nan | --scale
 selftest --noise cauchy | --noise
 report no-such-run | RUN
-report | RUN
+report | RUN (missing): expected
+verify | RECEIPT (missing): expected
+budget settle a b | ENTRY b: expected a whole number
 verify no.json | RECEIPT no.json
 reproduce no-such-table | NAME no-such-table
+reproduce table-cnn-mnst | did you mean table-cnn-mnist
 """
 
 
@@ -160,6 +169,7 @@ def test_a_bad_invocation_is_one_line_that_names_the_argument(words, named, tmp_
         assert len(lines) == 1, lines
         assert lines[0].startswith("plrvo: ")
         assert named in lines[0]
+        assert re.match(r"plrvo: \S.*?: (expected |no such )", lines[0]), lines[0]
     assert not list(tmp_path.iterdir())
 
 

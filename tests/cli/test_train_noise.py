@@ -61,3 +61,12 @@ def test_a_noise_beside_a_plan_is_refused(beside, tmp_path, capsys):
     assert beside[0] in line
     assert "--plan" in line
     assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_of_gaussian_noise_for_one_coordinate_trains_any_model_and_verifies(tmp_path, capsys):
+    plan = plrvo.Plan.certify(plrvo.Gaussian(4.0), plrvo.Workload(0.25, 2, 1.0, 1), 1e-5)
+    plan.save(tmp_path / "plan.json")
+    words = ["train", "digits", "--model", "logistic", "--plan", str(tmp_path / "plan.json")]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert main(["train", "--resume", "--out", str(tmp_path / "run")]) == 0

@@ -1,9 +1,8 @@
-"""Runs to make pages of: real ones, a reproduction in the form of `plrvo reproduce`, and the browser to look with."""
+"""Runs to make pages of: real ones, a reproduction in the form of `plrvo reproduce`."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -96,9 +95,3 @@ def changed_receipt(folder: Path, change: Any) -> None:
 
 def page_of(*paths: Path) -> str:
     return make_page([read_run(path) for path in paths]).decode()
-
-
-def find_browser() -> str | None:
-    """The browser that PLRVO_BROWSER names, or the first of the usual ones."""
-    names = [os.environ.get("PLRVO_BROWSER"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-    return next((found for name in names if name and (found := shutil.which(name))), None)

@@ -1,8 +1,11 @@
 """What a page says first of a run."""
 
+from dataclasses import replace
+
 from tests.records.receipts import KINDS
 
-from plrvo.report.findings import Tone, training_findings
+from plrvo.accounting.printed import rounded_up
+from plrvo.report.findings import Tone, summary, training_findings
 from plrvo.report.loading import read_run
 
 
@@ -15,3 +18,13 @@ def test_a_page_says_which_files_were_not_there_to_be_compared(tmp_path):
     part = training_findings(read_run(folder))[0]
     assert (part.tone, part.word) == (Tone.warning, "Account verified")
     assert "model.safetensors and journal.jsonl not here" in part.text
+
+
+def test_many_runs_are_summed_up_in_a_sentence_that_hides_nothing(tmp_path):
+    run = read_run(KINDS["grouped"](tmp_path / "run").parent)
+    certified = rounded_up(run.receipt.bracket.certified)
+    assert summary([run] * 100).startswith(f"100 runs: epsilon is at most {certified}.")
+    forged = replace(run, receipt=replace(run.receipt, differences=("another epsilon",)))
+    told = summary([run, forged, replace(run, receipt=None)])
+    assert told.startswith(f"3 runs, of which 1 verify: epsilon is at most {certified}.")
+    assert "1 added no noise, 1 do not verify" in told

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,11 +13,13 @@ from scipy import integrate
 from tests.report.samples import HOSTILE, MECHANISM, changed_receipt, copied, page_of, reproduction
 
 import plrvo
+from plrvo import appearance
 from plrvo.report.charts import Dot, DotRow, Kind, Line, dot_chart, line_chart
 from plrvo.report.coverage import most_often_right
 from plrvo.report.densities import densities
-from plrvo.report.figures import measure_charts
+from plrvo.report.figures import measure_charts, trade_charts
 from plrvo.report.loading import read_run
+from plrvo.report.page import make_page
 
 
 class Elements(HTMLParser):
@@ -155,6 +159,46 @@ def test_several_runs_are_compared(gamma_run, gaussian_run, plain_run):
     text = Elements(page_of(gamma_run, gaussian_run, plain_run)).text
     assert "The runs beside each other" in text
     assert "beside each other" not in Elements(page_of(gamma_run, MECHANISM)).text
+
+
+def test_the_summary_of_several_runs_says_what_belongs_beside_an_epsilon(
+    gamma_run, gaussian_run, unfinished_run, table
+):
+    page = Elements(page_of(gamma_run, gaussian_run, unfinished_run, table))
+    summary = page.text[page.text.index("The runs beside each other") : page.text.index("What was certified, and")]
+    assert "verified, but seeded: not private" in summary
+    assert "fixed seed: not private; floating point" in summary
+    assert "6 of 40 steps" in summary
+    assert "digits, 1,442 examples; logistic, 650 parameters; clip 1" in summary
+    assert "stand-in: one seed instead of five trials" in page.text
+    day = datetime.fromtimestamp((gaussian_run / "receipt.json").stat().st_mtime, UTC).strftime("%Y-%m-%d")
+    assert day in summary
+
+
+def test_accuracy_stands_against_certified_epsilon_for_runs_that_verify(gamma_run, gaussian_run, plain_run, tmp_path):
+    doubtful = copied(gaussian_run, tmp_path / "doubtful")
+    changed_receipt(doubtful, lambda receipt: receipt["epsilon"].update(certified=0.01))
+    runs = [read_run(path) for path in (gamma_run, gaussian_run, plain_run, doubtful)]
+    (chart,) = trade_charts(runs)
+    assert chart.title == "Test accuracy against certified epsilon"
+    told = [(one.label, point.value) for one in chart.series for point in one.points]
+    assert told == [(f"{run.kind_of_noise} noise", run.history[-1]["accuracy"]) for run in runs[:2]]
+    assert [one.style for one in chart.series] == [appearance.GAMMA.style, appearance.GAUSSIAN.style]
+    assert not trade_charts(runs[:1])
+
+
+def test_a_hundred_runs_are_one_page_that_opens_run_by_run(gaussian_run):
+    run = read_run(gaussian_run)
+    page = Elements(make_page([replace(run, name=f"run {i}") for i in range(100)]).decode())
+    tags = [(tag, attributes.get("class")) for tag, attributes in page.found]
+    assert tags.count(("details", "folded")) == 100
+    assert ("nav", None) not in tags
+    links = [attributes["href"] for tag, attributes in page.found if tag == "a"]
+    ids = {attributes.get("id") for _, attributes in page.found}
+    assert len(links) == 100
+    assert {link.removeprefix("#") for link in links} <= ids
+    assert page.text.index("Test accuracy against certified epsilon") < page.text.index("run 0")
+    assert page.text.count("gaussian noise") > 100
 
 
 @pytest.mark.parametrize(

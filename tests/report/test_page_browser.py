@@ -2,23 +2,19 @@
 
 import json
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.samples import CLIPBKD, HOSTILE, MECHANISM, changed_receipt, copied, find_browser
+from tests.browser import PATIENCE
+from tests.budget.accounts import account, plan
+from tests.report.samples import CLIPBKD, HOSTILE, MECHANISM, changed_receipt, copied
 
+from plrvo.report.accounts import read_account
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
-
-if find_browser() is None and os.environ.get("CI", "").lower() != "true":  # where it must not be left out
-    pytest.skip("no browser: install chromium, or name one in PLRVO_BROWSER", allow_module_level=True)
-
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-QUIET += ["--disable-component-update", "--disable-sync"]
 
 # Every piece of text that is shown, with its colour and the colours behind it, innermost first.
 TEXTS = """() => [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() &&
@@ -31,24 +27,13 @@ TEXTS = """() => [...document.querySelectorAll('body *')].filter(e => e.checkVis
 })"""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = find_browser()
-    assert path is not None, "no browser: CI installs one"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=QUIET)
-        yield launched
-        launched.close()
-
-
 @contextmanager
 def opened(browser: Any, file: Path, width: int = 1000, scheme: str = "light") -> Iterator[Any]:
     """The page, without a network; afterwards nothing may have gone wrong and nothing may have been asked for."""
     said: list[str] = []
     asked: list[str] = []
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
+    context.set_default_timeout(PATIENCE)
     try:
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
@@ -77,7 +62,12 @@ def pages(tmp_path_factory, gamma_run, gaussian_run, plain_run, unfinished_run, 
     }
     for name, runs in about.items():
         (folder / f"{name}.html").write_bytes(make_page([read_run(run) for run in runs]))
-    return {name: folder / f"{name}.html" for name in about}
+    made = account(folder, name=HOSTILE[:190])
+    made.reserve(plan(), "settled").settle(0)
+    made.reserve(plan(), HOSTILE[:190]).let_go()
+    run = read_run(gaussian_run)
+    (folder / "account.html").write_bytes(make_page([read_account(made, [run]), run]))
+    return {name: folder / f"{name}.html" for name in (*about, "account")}
 
 
 def quantities(page: Any, name: str) -> list[tuple[float, float]]:
@@ -147,7 +137,7 @@ def test_every_chart_can_be_reached_by_the_tab_key(browser, pages):
         assert reached >= set(names)
 
 
-@pytest.mark.parametrize("name", ["run", "table", "mixed", "hostile"])
+@pytest.mark.parametrize("name", ["run", "table", "mixed", "hostile", "account"])
 def test_nothing_sticks_out_of_a_phone(browser, pages, name):
     with opened(browser, pages[name], width=360) as page:
         page.eval_on_selector_all("details", "all => all.forEach(e => { e.open = true; })")
@@ -163,7 +153,7 @@ def test_nothing_sticks_out_of_a_phone(browser, pages, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["table", "mixed", "hostile"])
+@pytest.mark.parametrize("name", ["table", "mixed", "hostile", "account"])
 def test_text_can_be_read_in_both_colour_schemes(browser, pages, name, scheme):
     with opened(browser, pages[name], scheme=scheme) as page:
         texts = page.evaluate(TEXTS)
@@ -186,6 +176,18 @@ def test_a_table_shows_its_rows_and_the_direction_of_rounding(browser, pages, ta
         assert plot.bounding_box()["height"] > 300
 
 
+def test_an_account_shows_what_is_left_and_a_mark_for_every_entry(browser, pages):
+    with opened(browser, pages["account"]) as page:
+        assert page.title() == "Privacy report"
+        ((left, exact),) = set(quantities(page, "left-at-least"))
+        assert left <= exact
+        ((spent, exact),) = set(quantities(page, "spent"))
+        assert spent >= exact
+        plot = page.locator("section.account svg.plot")
+        assert plot.locator("path.mark").count() == 3 + 3 + 2  # two curves over entries 0, 1 and 2, and the budget
+        assert [tick.text_content() for tick in plot.locator(".grid text[text-anchor=middle]").all()] == ["0", "1", "2"]
+
+
 def test_a_hostile_name_is_shown_as_text_and_the_receipt_as_doubtful(browser, pages):
     with opened(browser, pages["hostile"]) as page:
         assert page.title() == "Privacy report"
@@ -203,6 +205,7 @@ def test_a_script_or_request_that_got_in_would_be_stopped_by_the_policy(browser,
     file.write_text(pages["run"].read_text(encoding="utf-8").replace("<main>", f"<main>{bad}"), encoding="utf-8")
     refused: list[str] = []
     context = browser.new_context(offline=True)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.on("console", lambda message: refused.append(message.text))
     page.goto(file.as_uri())

@@ -83,7 +83,7 @@ def mechanism(
     if run is not None:
         work, built, delta = run.work, run.noise, run.delta
     else:
-        work = read_workload(clip, sample_rate, steps, dimension)
+        work = read_workload(clip, sample_rate, steps, dimension, noise)
         built = noise.noise(work.clip)
         delta = common.DEFAULT_DELTA if delta is None else delta
     planted = _canary(canary, coordinates, canary_file, sampler, work)

@@ -23,7 +23,16 @@ from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument
 
 _WISHES = ("model", "noise", "epsilon", "clip", "sample_rate", "steps", "delta", "learning_rate")
-_ATTACK = ("data_dir", "seed", "audit", "canary", "coordinates", "guesses", "confidence")  # also beside a receipt
+_ATTACK = (
+    "data_dir",
+    "seed",
+    "audit",
+    "canary",
+    "coordinates",
+    "guesses",
+    "confidence",
+    "budget",
+)  # beside a receipt too
 
 
 @options_of_a_job("audit one-run", (*_WISHES, *_ATTACK), noise_parameters(auto=True), audit=1000)
@@ -39,7 +48,7 @@ def one_run(
     """One run of the training engine: do its releases show which canaries it was trained on?
 
     Each canary joins the training data by a fair coin. With --receipt, the run that it describes is repeated with
-    canaries, and its claim is tried.
+    canaries, and its claim is tried. It is one more run on the data: --budget charges it like any other, and settles.
 
     Example: plrvo audit one-run digits --model logistic --noise laplace --epsilon 4 --canaries 1000
     """
@@ -64,7 +73,7 @@ def one_run(
     attack = {name: asked[name] for name in _ATTACK if asked[name] is not None}
     job = Job.read({**wishes, **attack, "seed": seed})
     with tempfile.TemporaryDirectory() as folder:
-        resolved = job.resolve(Path(folder))
+        resolved = job.resolve(Path(folder) / "one-run audit")  # so is its entry in an account called
         plan, observer = resolved.plan, resolved.task.observer
         if plan is None or not isinstance(observer, CanaryObserver):
             raise RuntimeError("an audited run has a plan and an observer")
@@ -95,6 +104,7 @@ def one_run(
             "workload": work.to_dict(),
             "metrics": trained.metrics,
             "seed": seed,
+            **({} if job.budget is None or trained.receipt is None else {"budget": trained.receipt.get("budget")}),
         }
         show.print_json({**result.to_dict(), **shown})
     else:

@@ -6,7 +6,7 @@ from plrvo.accounting import Plan
 from plrvo.cli import options, show
 from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import read_workload
-from plrvo.noise import Specification
+from plrvo.noise import Gaussian, Specification
 from plrvo.validate import required
 
 
@@ -21,13 +21,15 @@ def calibrate(
     delta: options.DeltaOption = 1e-5,
     as_json: options.JsonOption = False,
 ) -> None:
-    """The smallest noise of a shape that certifies --epsilon; it never misses the budget.
+    """The smallest noise that certifies --epsilon, Gaussian unless --noise says otherwise; it never misses the budget.
 
     Its width is found; what else shapes it has an option (gamma: --k, 1000 by default).
 
-    Example: plrvo calibrate --noise gaussian --epsilon 1 --sample-rate 0.01 --steps 300
+    Example: plrvo calibrate --epsilon 1 --sample-rate 0.01 --steps 300
     """
     required(epsilon=epsilon)
+    if noise.named is None and noise.file is None:
+        noise = Specification(Gaussian.kind)  # which design recommends wherever there are many parameters
     noise.check(fitted=True)
     work = read_workload(clip, sample_rate, steps, dimension, noise)
     plan = Plan.fitted(noise, work, delta, epsilon)  # type: ignore[arg-type]

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from plrvo.accounting import Plan, Workload
+from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.cli import options, show
-from plrvo.cli.design_result import tell
-from plrvo.designer import Accountant, Design, Limits, explain
+from plrvo.cli.design_result import tell, tell_beside, tell_choice, tell_verdict
+from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.designed import design as search
 from plrvo.files import check_figure, write_figure
 from plrvo.validate import InvalidArgument, required
@@ -84,15 +84,19 @@ def design(
     """The noise to use for a workload and a budget, with the reason: Gaussian, Laplace and Gamma-PLRV noise compared.
 
     Gamma-PLRV noise and the clip are searched as in the paper, for the largest clip/E|z|; -v lists every constraint.
-    With --plan it checks a saved plan of such noise; exit code 1 if a constraint fails.
+    With --plan it checks a saved plan; exit code 1 if it misses its budget, or a constraint of Gamma noise.
 
     Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
     """
     if plot is not None:
         check_figure(plot)
+    loaded = None if plan is None else Plan.load(plan)
+    if loaded is not None and not _could_be_searched(loaded):
+        given = {"plot": plot, "noise": noise, "save": save}
+        return _review(plan, loaded, epsilon, given, verbose, as_json)
     with _warnings_in_one_line(), _patient_bar("searching") as progress:
-        if plan is not None:
-            found = explain(Plan.load(plan), epsilon, accountant)
+        if loaded is not None:
+            found = explain(loaded, epsilon, accountant)
         else:
             work = _workload(clip_min, sample_rate, steps, dimension)
             required(epsilon=epsilon)
@@ -120,8 +124,44 @@ def design(
     if as_json:
         show.print_json(result)
     else:
+        if loaded is None:
+            tell_choice(chosen)
+        else:
+            tell_verdict(plan, loaded, found.problem.epsilon)  # type: ignore[arg-type]
         tell(found, chosen, {f"plan with {chosen.noise.kind} noise": save, "picture": plot}, verbose)
     return 0 if found.feasible else 1
+
+
+def _could_be_searched(plan: Plan) -> bool:
+    plain = plan.correlation is None and plan.clipping is Clipping.flat
+    return plain and plan.noise.kind == Choice.gamma and not plan.noise.shared
+
+
+def _review(
+    path: Path | None, plan: Plan, epsilon: float | None, beside: dict[str, Any], verbose: bool, as_json: bool
+) -> int:
+    """A plan that no search finds: whether it keeps its budget, and which noise it could have instead."""
+    for name, value in beside.items():
+        if value is not None:
+            raise InvalidArgument(name, str(value), f"no value beside a plan with {plan.noise.kind} noise")
+    budget = plan.epsilon if epsilon is None else epsilon
+    required(epsilon=budget)
+    kept = plan.bracket.certified <= budget  # type: ignore[operator]
+    comparison = None
+    if plan.correlation is None:
+        with _patient_bar("comparing"):
+            comparison = compare(plan.charged, budget, plan.delta)  # type: ignore[arg-type]
+    if as_json:
+        result = {**show.bracket_result(plan.noise, plan.workload, plan.bracket), "epsilon": budget, "kept": kept}
+        if comparison is not None:
+            result["alternatives"] = [row.to_dict() for row in comparison.alternatives.values()]
+            result["recommended"] = comparison.recommendation()
+        show.print_json(result)
+    else:
+        tell_verdict(path, plan, budget)  # type: ignore[arg-type]
+        if comparison is not None:
+            tell_beside(comparison, verbose)
+    return 0 if kept else 1
 
 
 def _workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:

@@ -10,28 +10,53 @@ from rich.table import Table
 
 from plrvo.accounting import Plan
 from plrvo.cli import show
-from plrvo.designer import Accountant, Design
+from plrvo.designer import Accountant, Comparison, Design
+
+
+def tell_verdict(path: Path, plan: Plan, budget: float) -> None:
+    """Say whether a saved plan keeps the budget."""
+    kept = plan.bracket.certified <= budget
+    console = Console(highlight=False)
+    console.print(f"{path}: {'keeps' if kept else 'misses'} the budget of {budget:g}.", soft_wrap=True)
+    console.print(f"{show.capital(show.described(plan.noise, plan.workload.clip))}: {show.bracket_line(plan.bracket)}.")
+
+
+def tell_beside(comparison: Comparison, verbose: bool) -> None:
+    """Print what the noise of a plan could be instead."""
+    console = Console(highlight=False)
+    console.print(f"{show.capital(comparison.recommended)} noise is recommended. {_reason(comparison, verbose)}")
+    _print_alternatives(console, comparison, verbose)
+
+
+def tell_choice(chosen: Plan) -> None:
+    """Say what to use."""
+    use = show.described(chosen.noise, chosen.workload.clip)
+    line = f"Use {use} with clip {chosen.workload.clip:.4g}: {show.bracket_line(chosen.bracket)}."
+    Console(highlight=False).print(line)
 
 
 def tell(found: Design, chosen: Plan, files: dict[str, Path | None], verbose: bool) -> None:
-    """Print the design; `chosen` is the plan that --save writes."""
+    """Print the reasons; `chosen` is the plan that --save writes."""
     console, comparison = Console(highlight=False), found.comparison
-    reason = comparison.reason if verbose else comparison.reason.split(". ")[0].rstrip(".") + "."
-    use = show.described(chosen.noise, chosen.workload.clip)
-    console.print(f"Use {use} with clip {chosen.workload.clip:.4g}: {show.bracket_line(chosen.bracket)}.")
+    reason = _reason(comparison, verbose)
     if chosen.noise.kind == comparison.recommended:
         console.print(f"Why: {reason}")
     else:
-        console.print(f"Asked for; {comparison.recommended} noise is recommended. {reason}")
+        console.print(f"As you asked; {comparison.recommended} noise is recommended. {reason}")
     _print_miss(console, found)
-    _print_alternatives(console, found, verbose)
+    _print_alternatives(console, comparison, verbose)
     if verbose or not found.feasible:
         _print_search(console, found)
     for label, path in files.items():
         if path is not None:
             console.print(f"{label}: {path}", soft_wrap=True)
-    if not verbose:
+    if not verbose and found.feasible:
         console.print("Option -v shows what was searched, and every constraint.")
+
+
+def _reason(comparison: Comparison, verbose: bool) -> str:
+    """All of it, or its first sentence."""
+    return comparison.reason if verbose else comparison.reason.split(". ")[0].rstrip(".") + "."
 
 
 def _print_miss(console: Console, found: Design) -> None:
@@ -48,8 +73,7 @@ def _print_miss(console: Console, found: Design) -> None:
     )
 
 
-def _print_alternatives(console: Console, found: Design, verbose: bool) -> None:
-    comparison = found.comparison
+def _print_alternatives(console: Console, comparison: Comparison, verbose: bool) -> None:
     console.print(f"\nNoises that certify epsilon {comparison.epsilon:g} at this clip:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     details = ("C/E|z|", "power", "after score", "excess") if verbose else ()

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -92,17 +93,32 @@ def continued(command: str, width: int) -> str:
 
 
 def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
-    # The annotations of the function: what typer makes of them has another form in every version.
-    known = inspect.signature(command.callback, eval_str=True).parameters if command.callback else {}
-    hints = {name: parameter.annotation for name, parameter in known.items()}
     for parameter in command.params:
         if not getattr(parameter, "hidden", False):
-            name, kind = ", ".join(parameter.opts), _kind(hints.get(parameter.name, bool))
-            argument = not name.startswith("-")
-            word = parameter.metavar or ("KIND" if _is_choice(kind) else _WORDS.get(kind, ""))
+            name, kind = ", ".join(parameter.opts), kind_of(command, parameter)
+            argument, offered = not name.startswith("-"), choices_of(kind)
+            word = parameter.metavar or ("KIND" if offered else _WORDS.get(kind, ""))
             typed = (parameter.metavar or name.upper()) if argument else f"{name} {word}".strip()
-            choices = f"{', '.join(choice.value for choice in kind)}." if _is_choice(kind) else ""
+            choices = f"{', '.join(offered)}." if offered else ""
             yield parameter, typed, " ".join(filter(None, (parameter.help, choices, _default(parameter))))
+
+
+def kind_of(command: Any, parameter: Any) -> Any:
+    """The class that values of an option or argument have: float, Path, bool, a StrEnum."""
+    # The annotations of the function: what typer makes of them has another form in every version.
+    callback = getattr(command, "callback", None)
+    known = _signature(callback) if callback else {}
+    return _kind(known[parameter.name].annotation if parameter.name in known else bool)
+
+
+@cache
+def _signature(callback: Any) -> Any:
+    return inspect.signature(callback, eval_str=True).parameters
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """The words that an option may have; none where it is no choice."""
+    return tuple(choice.value for choice in kind) if isinstance(kind, type) and issubclass(kind, Enum) else ()
 
 
 def _kind(hint: Any) -> Any:
@@ -111,10 +127,6 @@ def _kind(hint: Any) -> Any:
     if get_origin(hint) in (Union, UnionType):
         return _kind(next(kind for kind in get_args(hint) if kind is not type(None)))
     return _kind(get_args(hint)[0]) if get_origin(hint) is list else hint
-
-
-def _is_choice(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
 
 
 def _default(parameter: Any) -> str:

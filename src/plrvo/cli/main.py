@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +11,18 @@ import typer
 import plrvo
 from plrvo.cli.account import account
 from plrvo.cli.audit import audit
+from plrvo.cli.budget import budget
 from plrvo.cli.calibrate import calibrate
 from plrvo.cli.design import design
+from plrvo.cli.explore import explore
 from plrvo.cli.help import Command, Group
-from plrvo.cli.mistakes import meant
 from plrvo.cli.options import option_name, spelled
 from plrvo.cli.report import report
 from plrvo.cli.reproduce import reproduce
 from plrvo.cli.selftest import selftest
 from plrvo.cli.train import train
+from plrvo.cli.tune import tune
+from plrvo.cli.usage import usage_message
 from plrvo.cli.verify import verify
 from plrvo.validate import InvalidArgument, printable, shortened
 
@@ -34,18 +36,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (account, calibrate, design, train, verify, report):
+for command in (account, calibrate, explore, design, train, tune, verify, report):
     app.command(cls=Command)(command)
 app.add_typer(audit, name="audit")
+app.add_typer(budget, name="budget")
 for command in (reproduce, selftest):
     app.command(cls=Command)(command)
 
 
+_GROUPS = {"audit", "budget"}  # commands with commands of their own
 # What a command may need beyond the light part.
 _EXTRAS = {
     "train": ("torch", "opacus", "safetensors"),
     "text": ("transformers", "peft", "sacrebleu", "nltk", "defusedxml"),
     "report": ("matplotlib", "jinja2"),
+    "explore": ("shiny", "starlette", "uvicorn"),
+    "database": ("sqlalchemy", "psycopg"),
     "design": ("sklearn",),
     "vision": ("PIL",),
     "secure": ("mpmath",),
@@ -77,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"{option_name(error.argument, command)} {_shown(error.value)}: expected {expected}")
     except _UsageError as error:
         if type(error).__name__ != "NoArgsIsHelpError":
-            return _refuse(_usage_message(error))
+            return _refuse(usage_message(error))
         print(error.ctx.get_help(), file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
@@ -102,26 +108,10 @@ def _command(arguments: Sequence[str]) -> str:
     known = {command.callback.__name__ for command in app.registered_commands if command.callback}
     words: list[str] = []
     for word in arguments[:2]:
-        if word not in known | {"audit"} and words != ["audit"]:
+        if word not in known | _GROUPS and not _GROUPS & {*words}:
             break
         words.append(word)
     return " ".join(words) or "plrvo"
-
-
-def _usage_message(error: Exception) -> str:
-    """What the parser found, with the value that it leaves out."""
-    message = str(getattr(error, "format_message", lambda: error)())
-    context: Any = getattr(error, "ctx", None)
-    unknown = getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None
-    no_command = re.match(r"No such command '(.*?)'", message, re.DOTALL)
-    if context is not None and (unknown or no_command):
-        word = str(unknown or (no_command and no_command[1]))
-        guess = meant(word, context.command)
-        what = "option" if unknown else "command"
-        more = f"did you mean {guess}?" if guess else f"{context.command_path} --help lists what there is"
-        return f"{word}: no such {what}; {more}"
-    details: list[dict[str, object]] = getattr(error.__cause__, "errors", list)()
-    return f"{message} (got {details[0]['input']!r})" if details else message
 
 
 def _shown(value: object) -> str:

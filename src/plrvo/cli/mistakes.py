@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
+
+from plrvo.validate import nearest
 
 # Names that others give to what has another name here, the likeliest first.
 _ELSEWHERE = {
@@ -50,8 +51,8 @@ def meant(word: str, command: Any) -> str | None:
     known = [*getattr(command, "commands", {}), *sorted(options)]
     word = word.replace("_", "-").lower()
     if word not in (f"--{name}" for name in _ELSEWHERE):
-        close = difflib.get_close_matches(word, [*known, *(f"--{name}" for name in _ELSEWHERE)], n=1, cutoff=0.7)
-        if not close or close[0] in known:
-            return close[0] if close else None
-        word = close[0]
+        close = nearest(word, [*known, *(f"--{name}" for name in _ELSEWHERE)])
+        if close is None or close in known:
+            return close
+        word = close
     return next((f"--{name}" for name in _ELSEWHERE[word[2:]] if f"--{name}" in options), None)

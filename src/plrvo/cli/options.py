@@ -48,8 +48,11 @@ OPTION_OF_ARGUMENT = {
 }
 
 
+_ACCOUNT = {"budget": "FILE", "name": "--name", "entry": "ENTRY"}
 OF_ONE_COMMAND = {
+    **{f"budget {command}": _ACCOUNT for command in ("create", "show", "history", "settle", "close")},
     "train": {"learning_rate": "--lr"},
+    "tune": {"learning_rate": "--lr"},
     "audit one-run": {"learning_rate": "--lr", "audit": "--canaries"},
 }
 
@@ -66,7 +69,7 @@ def spelled(message: str, command: str = "") -> str:
     >>> spelled("no value beside `sample_rate`, as `design` has it")
     'no value beside --sample-rate, as `design` has it'
     """
-    others = (*OPTIONS, "noise_file", "dimension", "out", "resume")
+    others = (*OPTIONS, "noise_file", "dimension", "out", "resume", "whole", "vary", "distribution")
     arguments = "|".join([*(field.name for field in fields(Job)), *others])
     return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from plrvo.budget import Account
 from plrvo.cli import options, show
 from plrvo.files import write_bytes
 from plrvo.validate import InvalidArgument, printable
@@ -16,19 +17,24 @@ from plrvo.validate import InvalidArgument, printable
 
 def report(
     runs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`.",
             show_default=False,
             metavar="RUN",
         ),
-    ],
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="Account of the data, a file or a URL: what is spent of it, by which runs."),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="The page.")] = Path("report.html"),
     as_json: options.JsonOption = False,
 ) -> int:
     """Make one HTML page about runs, which needs no network: what is certified, what is refuted, and how to check it.
 
-    Every receipt is recomputed on the way. The page says where one does not verify, and the exit code is 1.
+    Every receipt is recomputed on the way, and compared with the account if it names it. The page says where one does
+    not verify, and the exit code is 1.
 
     Example: plrvo report runs/digits --out digits.html
     """
@@ -36,11 +42,16 @@ def report(
         raise InvalidArgument("out", str(out), "a file name that ends in .html")
     if importlib.util.find_spec("jinja2") is None:
         raise InvalidArgument("out", str(out), "jinja2: pip install plrvo[report]")
+    if not runs and budget is None:
+        raise InvalidArgument("runs", None, "a run, or --budget")
+    from plrvo.report.accounts import read_account
     from plrvo.report.loading import read_run
     from plrvo.report.page import make_page
 
     with Console(stderr=True).status("recomputing what the page will show"):
-        read = [read_run(path) for path in runs]
+        read = [read_run(path) for path in runs or ()]
+        if budget is not None:
+            read = [read_account(Account(budget), read), *read]
         page = make_page(read)
     write_bytes(out, page)
     wrong = [f"{run.name}: {difference}" for run in read for difference in run.differences]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from plrvo.cli import options, show
@@ -105,24 +106,23 @@ def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
 
 
 def _print_list(rows: list[dict[str, Any]]) -> None:
-    console = Console()
+    console = Console(highlight=False)
+    width = max(len(row["name"]) for row in rows)
     for group, title in _GROUPS.items():
-        console.print(_listing(title, [row for row in rows if row["group"] == group]))
-    console.print("Times are for two cores unless --list --json names another machine.", highlight=False)
+        console.print(title, style="bold")
+        for row in (row for row in rows if row["group"] == group):
+            _print_entry(console, row, width)
+        console.print()
+    console.print("Times are for two cores unless --list --json names another machine.")
 
 
-def _listing(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("name", "what"):
-        table.add_column(column, no_wrap=column == "name")
-    for column in (Scale.quick, Scale.full):
-        table.add_column(column.value, justify="right", no_wrap=True)
-    table.add_column("missing here")
-    for row in rows:
-        quick, full = row["quick"], row["full"]
-        missing = [f"{name}: {', '.join(row[name]['missing'])}" for name in ("quick", "full") if row[name]["missing"]]
-        table.add_row(row["name"], row["title"], _time(quick), _time(full), "; ".join(missing))
-    return table
+def _print_entry(console: Console, row: dict[str, Any], width: int) -> None:
+    """What it is called and how long it takes; below, for there is no room beside, what it is and what is missing."""
+    console.print(f"{row['name']:<{width}}  quick {_time(row['quick']):>6}  full {_time(row['full']):>6}")
+    console.print(Padding(f"{row['title']}.", (0, 0, 0, 4)))
+    for scale in ("quick", "full"):
+        if row[scale]["missing"]:
+            console.print(Padding(f"{scale} misses {', '.join(row[scale]['missing'])}.", (0, 0, 0, 4), style="dim"))
 
 
 def _time(scale: dict[str, Any]) -> str:

@@ -72,15 +72,12 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
     console = Console()
     console.print(f"{capital(described(noise, work.clip))}: {bracket_line(bracket)}.", highlight=False)
     table = Table()
-    table.add_column("epsilon")
-    table.add_column("value", justify="right")
-    table.add_column("what it is")
+    table.add_column("epsilon", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("what it is", no_wrap=True)
     by = {"rdp": f"moments, order {bracket.order}", "pure": "bounded likelihood ratio", "pld": "loss distribution"}
-    by |= {"exact": "exact curve", "profile": "loss distribution of the worst case"}
-    by |= {
-        "gdp": "Gaussian steps that show at least as much",
-        "gift": "Gaussian steps of the same energy, and one more",
-    }
+    by |= {"exact": "exact curve", "profile": "loss distribution, worst case"}
+    by |= {"gdp": "Gaussian steps showing as much", "gift": "Gaussian steps, same energy"}
     table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({by[bracket.method]})")
     table.add_row("lower", rounded_down(bracket.lower), "an attacker provably reaches this")
     published = "-" if bracket.published is None else f"{bracket.published:.4g}"

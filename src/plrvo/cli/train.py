@@ -15,8 +15,9 @@ from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
+from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.tasks.job import Job
-from plrvo.validate import printable
+from plrvo.validate import one_of, printable
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
@@ -43,8 +44,8 @@ def train(
     checkpoint; `plrvo train --resume --out RUN` continues: with --seed to the same result, else with fresh noise.
     Exit code 1 where --audit refutes the run's certified epsilon.
 
-    The digits come with scikit-learn, and the settings for them were found on them; everything else that is left open
-    is fixed beforehand.
+    The digits come with scikit-learn, and the settings for them were found on them. Other images become scattering
+    features, with settings that were found on another data set; everything else is fixed beforehand.
 
     Example: plrvo train digits --epsilon 3 --out runs/digits
     """
@@ -52,6 +53,8 @@ def train(
     from plrvo.training.loop import Interrupted
 
     check_folder(out, resume)
+    if task is not None:
+        one_of(TASKS, task=task)  # before anything that is missing beside it
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     job = Job.resumed(out, words) if resume else Job.read(words)
     resolved = job.resolve(out, resume)

@@ -26,9 +26,10 @@ DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help=_DATA_DIR
 PANELS: dict[str, dict[str, str | None]] = {
     USUAL: {
         "epsilon": "Privacy budget.",
-        "model": "Images: cnn (the default), cnn-norm (the default for digits), cnn-tanh, logistic, resnet18, "
-        "vit:NAME_OR_FOLDER, efficientnet-lite0-head. Text: minilm (the default), or the hub name or folder of a "
-        "checkpoint. Tables: stories15M (the default), smollm2, or the hub name or folder of a causal language model.",
+        "model": "Images: scattering (the default), cnn-norm (the default for digits), cnn, cnn-tanh, logistic, "
+        "resnet18, vit:NAME_OR_FOLDER, efficientnet-lite0-head. Text: minilm (the default), or the hub name or "
+        "folder of a checkpoint. Tables: stories15M (the default), smollm2, or the hub name or folder of a causal "
+        "language model.",
         "seed": "Makes the run repeatable, and not private against whoever knows it.",
         "data_dir": _DATA_DIR,
     },
@@ -37,7 +38,9 @@ PANELS: dict[str, dict[str, str | None]] = {
         "max_length": "Text: tokens at which an example is cut.",
         "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
         "optimizer": "sgd, adam or adamw.",
-        "schedule": "Of the learning rate: constant, or linear to zero.",
+        "schedule": "Of the learning rate: constant, linear or cosine (both to zero), or warmup.",
+        "average": "Decay of an average of the weights, which is tested and written: free of privacy cost.",
+        "views": "Images: so many views of each example, averaged before the one clip.",
         "momentum": "Momentum of sgd.",
         "weight_decay": None,
         "postprocess": "score or clamp: free of privacy cost.",
@@ -64,6 +67,7 @@ PANELS: dict[str, dict[str, str | None]] = {
     },
     options.BUDGET: {
         "delta": "Failure probability of the guarantee; 1e-5 for images, 1/(2N) for text by default.",
+        "budget": "Account to charge the run to (`plrvo budget create`), a file or a URL; refused where it is short.",
     },
     options.WORK: {
         "clip": "l2 norm to which each gradient is clipped; by default what suits the task.",
@@ -99,7 +103,8 @@ def options_of_a_job(
     hints, defaults = get_type_hints(Job), {field.name: field.default for field in fields(Job)}
 
     def parameter(name: str, panel: str, text: str | None) -> inspect.Parameter:
-        kind = Path if name == "plan" else (get_args(hints[name]) or (hints[name],))[0]
+        typed = {"plan": Path, "budget": str}  # files that are read, and URLs, which are no paths
+        kind = typed.get(name, (get_args(hints[name]) or (hints[name],))[0])
         shown = usual.get(name, defaults[name])
         option = typer.Option(
             options.option_name(name, command_name),

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from plrvo.audit.receipt import Examined, examine
+from plrvo.audit.receipt import Examined, examine, receipt_at
+from plrvo.budget import Account
 from plrvo.cli import options, show
 from plrvo.records.consistency import REVISION
+from plrvo.records.searched import Searched
 from plrvo.validate import printable
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
@@ -21,22 +23,27 @@ def verify(
     receipt: Annotated[
         Path, typer.Argument(help="receipt.json of a run, or the run's folder.", show_default=False, metavar="RECEIPT")
     ],
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Account that the run was charged to, to be compared.")
+    ] = None,
     as_json: options.JsonOption = False,
 ) -> int:
     """Recompute every number of a receipt, and say what it certifies; exit code 1 if any differs.
 
     Checks the plan's certificate, the epsilons from the ledger of steps, the budget, every number that occurs twice,
-    the digests of weights, metrics and journal, and what an audit of the run says.
+    the digests of weights, metrics and journal, and what an audit of the run says. With --budget also that the account
+    has an entry of this plan with at least so many steps, and is no older copy.
 
     Example: plrvo verify runs/digits/receipt.json
     """
-    receipt = receipt / "receipt.json" if receipt.is_dir() else receipt
-    found = examine(receipt)
+    receipt = receipt_at(receipt)
+    found = examine(receipt, None if budget is None else Account(budget))
     if as_json:
         told = {"verdict": found.verdict, "differences": list(found.differences), "away": list(found.away)}
-        show.print_json({**told, **_certified(found)})
+        show.print_json({**told, "account_differences": list(found.charged), **_certified(found)})
     else:
-        what = f"the account is verified; {found.absent} not here" if found.away else found.verdict
+        partly = found.away and not found.differences
+        what = f"the account is verified; {found.absent} not here" if partly else found.verdict
         print(printable(f"{receipt}: {what}"))
         for line in [*(f"- {difference}" for difference in found.differences), *_sentences(found)]:
             print(printable(f"  {line}"))
@@ -44,8 +51,8 @@ def verify(
 
 
 def _certified(found: Examined) -> dict[str, Any]:
-    """What a verified receipt certifies; nothing is known of one that differs."""
-    known = not found.differences
+    """What a verified receipt certifies; nothing is known of one that differs by itself."""
+    known = found.sound
     return {
         "epsilon_certified": found["epsilon"]["certified"] if known else None,
         "epsilon_lower": found["epsilon"]["lower"] if known else None,
@@ -57,24 +64,38 @@ def _certified(found: Examined) -> dict[str, Any]:
         "randomness": found.run.get("randomness") if known else None,
         "seeded": found.seeded if known else None,
         "metrics_covered": found.metrics_covered if known else None,
+        "budget": found.get("budget") if known else None,
+        "search": found.get("search") if known else None,
         "notes": _notes(found) if known else [],
     }
 
 
 def _sentences(found: Examined) -> list[str]:
-    if found.differences:
+    if not found.sound:
         return ["Rely on none of its numbers."]
     told = _certified(found)
     return [
+        *(["The receipt by itself is as recomputed:"] if found.charged else []),
         *([] if found.warning is None else [found.warning]),
         f"certified epsilon {show.rounded_up(told['epsilon_certified'])} at delta {show.rounded_up(told['delta'])} "
         f"(an attacker reaches at least {show.rounded_down(told['epsilon_lower'])})",
+        *([] if found.searched is None else [_searched(found.searched)]),
         f"adjacency: {told['adjacency']}",
         f"steps: {told['steps']} of the plan's {told['planned_steps']}",
         f"arithmetic: {told['arithmetic']}",
         f"randomness: {told['randomness'] or 'not said'}",
+        *([f"account: {told['budget']['account']}, entry {told['budget']['entry']}"] if told["budget"] else []),
         *(f"note: {note}" for note in _notes(found)[found.warning is not None :]),
     ]
+
+
+def _searched(searched: Searched) -> str:
+    """What the epsilon is of, where the run is one of several."""
+    count = searched.search.count
+    if searched.kept is not None:
+        return f"of all {sum(searched.kept)} trials of a search, which were kept"
+    words = ", ".join(f"{name} {value:.4g}" for name, value in count.to_dict().items() if name != "kind")
+    return f"of a whole search: the best of {count.mean:.3g} trials on average ({count.kind} with {words})"
 
 
 def _notes(found: Examined) -> list[str]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from plrvo.appearance import STYLES
 from plrvo.report.axes import Axis, Format, LogAxis, Tick
 
 WIDTH = 380.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 10.0, 38.0
 _HEADED = 22.0  # the top where the name of the vertical axis stands above it
 _HEIGHT = 246.0
-_STYLES = 6  # colours, shapes and dashes of the style sheet
+_MOST_COLUMNS = 12  # of a table under a chart
 _ROW_LABEL, _ROW_LINE, _ROW_GAP = 17.0, 13.0, 7.0
 
 
@@ -41,6 +42,7 @@ class Series:
     path: str = ""
     marked: bool = True
     hollow: bool = False
+    named: bool = True  # in the legend: of several with one label, the first
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,16 @@ class Chart:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve to draw: its name, its points, and how a value is told."""
+    """A curve to draw: its name in the legend, its points, and its style; `told` names it where it is pointed at.
+
+    `tell` says its values, where they are bounds to another side than those of the other curves.
+    """
 
     label: str
     points: Sequence[tuple[float, float]]
     style: int | None = None
+    told: str = ""
+    tell: Format | None = None
 
 
 def line_chart(
@@ -100,6 +107,7 @@ def line_chart(
     tell_y: Format,
     from_zero: bool = True,
     marked: bool = True,
+    joined: bool = True,
     ticks: Format = "{:g}".format,
 ) -> Chart:
     """Curves over a common axis."""
@@ -109,15 +117,18 @@ def line_chart(
     y_axis = Axis.over(ys, from_zero, _HEIGHT - _BOTTOM, _HEADED, 5, room=0.04)
     series = []
     for i, line in enumerate(lines):
-        style = (i if line.style is None else line.style) % _STYLES
-        name = f"{line.label}: " if len(lines) > 1 else ""
+        style = (i if line.style is None else line.style) % len(STYLES)
+        name = f"{line.told or line.label}: " if len(lines) > 1 else ""
+        say = line.tell or tell_y
         points = [
-            Point(x_axis.at(x), y_axis.at(y), y, f"{name}{tell_y(y)}\n{x_label} {tell_x(x)}") for x, y in line.points
+            Point(x_axis.at(x), y_axis.at(y), y, f"{name}{say(y)}\n{x_label} {tell_x(x)}") for x, y in line.points
         ]
-        series.append(Series(line.label, style, points, _path(points), marked))
+        named = line.label not in (other.label for other in lines[:i])
+        series.append(Series(line.label, style, points, _path(points) if joined else "", marked, named=named))
     shared = sorted(set(xs))
-    found = [dict(line.points) for line in lines]
-    rows = [[tell_x(x), *(tell_y(by[x]) if x in by else "" for by in found)] for x in shared] if marked else []
+    found = [(dict(line.points), line.tell or tell_y) for line in lines]
+    rows = [[tell_x(x), *(say(by[x]) if x in by else "" for by, say in found)] for x in shared]
+    rows = rows if marked and len(lines) <= _MOST_COLUMNS else []
     return Chart(
         title=title,
         description=description,
@@ -127,7 +138,7 @@ def line_chart(
         x_ticks=x_axis.ticks("{:g}".format),
         y_ticks=y_axis.ticks(ticks),
         series=series,
-        head=[x_label, *(line.label for line in lines)],
+        head=[x_label, *(line.told or line.label for line in lines)],
         rows=rows,
         top=_HEADED,
     )
@@ -202,7 +213,7 @@ def dot_chart(
         height=y + _BOTTOM,
         x_ticks=axis.ticks("{:g}".format),
         series=[
-            Series(name, kind.style % _STYLES, points[name], hollow=kind.hollow)
+            Series(name, kind.style % len(STYLES), points[name], hollow=kind.hollow)
             for name, kind in kinds.items()
             if points[name]
         ],

@@ -46,6 +46,29 @@ def published_note(bracket: Bracket) -> str:
     return "More than what is proved: here the formula errs on the safe side."
 
 
+def remarks(receipt: Examined) -> list[str]:
+    """What a line about a run has to say beside its epsilon."""
+    found = ["fixed seed: not private"] if receipt.seeded else []
+    found += [] if receipt.exact else ["floating point"]
+    found += [f"after {receipt.postprocess}"] if receipt.postprocess else []
+    found += [f"{receipt.steps} of {receipt.planned} steps"] if receipt.steps < receipt.planned else []
+    found += ["unsafe diagnostics"] if receipt.unsafe else []
+    return found
+
+
+def facts(receipt: Examined, written: str | None) -> list[tuple[str, str]]:
+    """What was trained on what, and when."""
+    known = [
+        ("Model", f"{receipt.model or 'not named'}, {receipt.dimension:,} trained parameters"),
+        ("Data", f"{receipt.task}" + (f", {receipt.examples:,.0f} examples" if receipt.examples else "")),
+        ("Source", receipt.source or "not named"),
+        ("Clip", f"{receipt.clip:g}"),
+        ("Sampling", f"rate {receipt.sample_rate:.4g}, {receipt.steps:,} steps"),
+        ("Remarks", "; ".join(remarks(receipt)) or "none"),
+    ]
+    return [*known, ("Receipt of", written)] if written else known
+
+
 def coverage(receipt: Examined) -> list[tuple[str, str]]:
     """What the guarantee is about, and what it is not."""
     zeroed = receipt.adjacency == Adjacency.zero_out

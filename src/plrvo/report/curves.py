@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from plrvo import appearance
 from plrvo.files import write_bytes
 
 
@@ -19,15 +20,17 @@ def plot_curves(history: list[dict[str, Any]], title: str, path: Path, metric: s
     steps = [row["step"] for row in history]
     figure, axes = plt.subplots(figsize=(6.4, 3.8))
     values = [(100 if metric == "accuracy" else 1) * row[metric] for row in history]
-    axes.plot(steps, values, color="#2a6fbb", marker="o", markersize=3)
+    axes.plot(steps, values, color=appearance.OTHER.colour, marker="o", markersize=3)
     axes.set_xlabel("steps")
-    axes.set_ylabel("test accuracy, %" if metric == "accuracy" else f"test {metric}", color="#2a6fbb")
+    axes.set_ylabel("test accuracy, %" if metric == "accuracy" else f"test {metric}", color=appearance.OTHER.colour)
     axes.set_title(title, fontsize=10)
     axes.spines["top"].set_visible(False)
     if history and "epsilon_certified" in history[0]:
         right = axes.twinx()
-        right.plot(steps, [row["epsilon_certified"] for row in history], color="#c0392b", linestyle="--")
-        right.set_ylabel("certified epsilon", color="#c0392b")
+        right.plot(
+            steps, [row["epsilon_certified"] for row in history], color=appearance.CERTIFIED.colour, linestyle="--"
+        )
+        right.set_ylabel("certified epsilon", color=appearance.CERTIFIED.colour)
         right.set_ylim(bottom=0)
         right.spines["top"].set_visible(False)
     figure.tight_layout()

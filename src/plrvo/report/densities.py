@@ -33,11 +33,13 @@ def densities(plan: Plan) -> Densities | None:
     >>> work = Workload(sample_rate=0.01, steps=300, clip=0.1, dimension=26_010)
     >>> found = densities(Plan.certify(Laplace(0.1), work, delta=1e-5))
     >>> print(f"{found.size:.3f} {found.gaussian_size:.3f}")
-    1.000 0.787
+    1.000 0.788
     """
     noise, clip, certified = plan.noise.before_rounding, plan.workload.clip, plan.bracket.certified
     if plan.clipping is Clipping.l1:
         return None  # gradients of this l1 norm are shorter than those that Gaussian noise would be fitted to
+    if plan.stages:
+        return None  # several noises
     if not 0 < certified < np.inf or not np.isfinite(noise.distortion):
         return None
     if noise.gaussian_sigma is not None:

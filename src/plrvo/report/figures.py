@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from plrvo import appearance
 from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.audit.receipt import Examined
 from plrvo.records.receipt import Bracket
@@ -20,9 +21,15 @@ CERTIFIED, LOWER, PUBLISHED, PRINTED, AUDITED = (
     "printed in the paper",
     "an attack reached",
 )
-_KINDS = {CERTIFIED: Kind(0), LOWER: Kind(1), PUBLISHED: Kind(2, hollow=True), PRINTED: Kind(3, hollow=True)}
-_SPAN = 0  # the style of bars between the bounds
+_KINDS = {
+    CERTIFIED: Kind(appearance.CERTIFIED.style),
+    LOWER: Kind(appearance.LOWER.style),
+    PUBLISHED: Kind(appearance.PUBLISHED.style, hollow=True),
+    PRINTED: Kind(appearance.OTHER.style, hollow=True),
+}
+_SPAN = appearance.CERTIFIED.style  # of bars between the bounds
 _MOST_ROWS, _MOST_VALUES = 60, 120  # of charts with a line for each: longer ones are lists, as the tables are already
+_FEW = 12  # curves whose every point is marked
 _ALIKE = 5.0  # measures whose largest values differ by no more than this factor share an axis
 
 
@@ -56,16 +63,23 @@ def bracket_chart(rows: Sequence[tuple[str, Bracket, float | None]], title: str)
     return dot_chart(title, description, "epsilon", _KINDS, drawn, head=head, table=table if len(drawn) > 1 else [])
 
 
+def _line(run: Training, runs: Sequence[Training], points: Sequence[tuple[float, float]]) -> Line:
+    """A curve in the colour of its noise where that tells the runs apart, or where there are too many to tell."""
+    kinds = [each.kind_of_noise for each in runs]
+    if len(set(kinds)) == len(runs):
+        return Line(run.name, points, appearance.of(run.kind_of_noise).style)
+    if len(runs) <= len(appearance.STYLES):
+        return Line(run.name, points, list(runs).index(run))
+    return Line(f"{run.kind_of_noise} noise", points, appearance.of(run.kind_of_noise).style, run.name)
+
+
 def metric_charts(runs: Sequence[Training]) -> list[Chart]:
     """Metrics over steps, a chart for each name, with the runs that have it."""
     charts = []
     for name in dict.fromkeys(run.metric for run in runs if run.metric):
         lines = [
-            Line(run.name, [(row["step"], row[name]) for row in run.history], i)
-            for i, run in enumerate(runs)
-            if run.metric == name
+            _line(run, runs, [(row["step"], row[name]) for row in run.history]) for run in runs if run.metric == name
         ]
-        percent = name == "accuracy"
         charts.append(
             line_chart(
                 f"Test {name} over steps",
@@ -75,21 +89,53 @@ def metric_charts(runs: Sequence[Training]) -> list[Chart]:
                 lines,
                 tell_x="{:g}".format,
                 tell_y=partial(tell_metric, name),
-                ticks=(lambda value: f"{100 * value:g}%") if percent else "{:g}".format,
+                marked=len(lines) <= _FEW,
+                ticks=partial(_metric_tick, name),
             )
         )
+    return charts
+
+
+def _metric_tick(name: str, value: float) -> str:
+    return f"{100 * value:g}%" if name == "accuracy" else f"{value:g}"
+
+
+def trade_charts(runs: Sequence[Training]) -> list[Chart]:
+    """The last metric of each run against its certified epsilon, a chart for each name; of runs that verify."""
+    charts = []
+    for name in dict.fromkeys(run.metric for run in runs if run.metric):
+        lines = []
+        for run in runs:
+            certified = run.receipt.bracket.certified if run.receipt is not None and run.verified else None
+            if run.metric == name and certified is not None:
+                style = appearance.of(run.kind_of_noise).style
+                point = (certified, run.history[-1][name])
+                lines.append(Line(f"{run.kind_of_noise} noise", [point], style, run.name))
+        if len(lines) > 1:
+            charts.append(
+                line_chart(
+                    f"Test {name} against certified epsilon",
+                    "One point for each run that verifies. Further left is more private.",
+                    "epsilon, at most",
+                    f"test {name}",
+                    lines,
+                    tell_x=rounded_up,
+                    tell_y=partial(tell_metric, name),
+                    from_zero=False,
+                    joined=False,
+                    ticks=partial(_metric_tick, name),
+                )
+            )
     return charts
 
 
 def epsilon_chart(runs: Sequence[Training]) -> Chart | None:
     """Certified epsilon over steps, of runs whose receipts verify."""
     lines = []
-    for i, run in enumerate(runs):
-        if not run.verified:
-            continue
+    for run in runs:
         points = [(row["step"], row["epsilon_certified"]) for row in run.history if "epsilon_certified" in row]
-        if points:
-            lines.append(Line(run.name, points, i))
+        if run.verified and points:
+            lines.append(_line(run, runs, points))
     if not lines:
         return None
     return line_chart(
@@ -100,6 +146,7 @@ def epsilon_chart(runs: Sequence[Training]) -> Chart | None:
         lines,
         tell_x="{:g}".format,
         tell_y=lambda value: f"epsilon at most {rounded_up(value)}",
+        marked=len(lines) <= _FEW,
     )
 
 
@@ -109,9 +156,9 @@ def density_chart(receipt: Examined) -> tuple[Chart, str] | None:
     if found is None:
         return None
     kind = f"{receipt.noise['noise']} noise of this run"
-    lines = [Line(kind, found.noise, 0)]
+    lines = [Line(kind, found.noise, appearance.of(kind).style)]
     if found.gaussian is not None:
-        lines.append(Line("gaussian noise, same epsilon", found.gaussian, 2))
+        lines.append(Line("gaussian noise, same epsilon", found.gaussian, appearance.GAUSSIAN.style))
     chart = line_chart(
         "The noise, in units of the clip",
         "Probability of each noise value, for one coordinate of a gradient; 1 is the clip, the longest that the "
@@ -182,7 +229,7 @@ def _measure_chart(run: Reproduction, measures: Sequence[str]) -> Chart:
 def audit_chart(results: Sequence[AuditResult]) -> Chart:
     """What was claimed and what an attack reached."""
     claimed = "the claim"
-    kinds = {claimed: Kind(0), AUDITED: Kind(3)}
+    kinds = {claimed: Kind(appearance.CERTIFIED.style), AUDITED: Kind(appearance.LOWER.style)}
     rows = [
         DotRow(
             f"{result.label}: {result.verdict}",

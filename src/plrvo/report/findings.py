@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,6 +48,26 @@ def training_findings(run: Training) -> list[Finding]:
         text = "The run wrote unsafe diagnostics, which tell of private examples and lie outside of the guarantee."
         found.append(Finding(Tone.warning, "Warning", text))
     return found
+
+
+def summary(runs: Sequence[Training]) -> str:
+    """All of them in a sentence or two: the epsilons, and how many say less than a reader would expect."""
+    receipts = [run.receipt for run in runs if run.receipt is not None and run.verified]
+    brackets = [receipt.bracket.certified for receipt in receipts]
+    epsilons = sorted(certified for certified in brackets if certified is not None)
+    found = [f"{len(runs)} runs, of which {len(receipts)} verify" if len(receipts) < len(runs) else f"{len(runs)} runs"]
+    if epsilons:
+        least, most = rounded_up(epsilons[0]), rounded_up(epsilons[-1])
+        found.append(f"epsilon is at most {most}" if least == most else f"epsilon is from {least} to {most}, at most")
+    text = ": ".join(found) + "."
+    others = {
+        "had a fixed seed": sum(bool(receipt.seeded) for receipt in receipts),
+        "did not finish": sum(receipt.steps < receipt.planned for receipt in receipts),
+        "added no noise": sum(run.receipt is None for run in runs),
+        "do not verify": sum(run.verified is False for run in runs),
+    }
+    told = [f"{count} {what}" for what, count in others.items() if count]
+    return text if not told else f"{text} Of these {', '.join(told)}."
 
 
 def _verdict(receipt: Examined) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from plrvo.audit.receipt import Examined, examine
@@ -19,7 +20,7 @@ from plrvo.validate import InvalidArgument
 
 _PRIVATE = (JOURNAL, CHECKPOINT)  # what a private run leaves before its first receipt
 _SHOWN = "bracket delta budget task model examples noise exact steps planned sample_rate clip adjacency sampler "
-_SHOWN += "arithmetic randomness group"
+_SHOWN += "arithmetic randomness group dimension postprocess source"
 _EXPECTED = (
     "a folder of `plrvo train` or `plrvo reproduce`, a receipt, or a file with the result of `plrvo audit --json`"
 )
@@ -65,7 +66,9 @@ def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Tr
         history.append({name: value for name, value in numbers.items() if value is not None})
     if not all("step" in row for row in history):
         raise InvalidArgument("runs", str(metrics), "metrics with a number in step in every line")
-    return Training(name or folder.resolve().name, history, None if receipt is None else _receipt(receipt))
+    seconds = (metrics if receipt is None else receipt).stat().st_mtime
+    day = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
+    return Training(name or folder.resolve().name, history, None if receipt is None else _receipt(receipt), day)
 
 
 def _receipt(path: Path) -> Examined:

@@ -15,11 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 import plrvo
+from plrvo import appearance
 from plrvo.audit.receipt import Examined
 from plrvo.paper.entry import place_of
-from plrvo.report import coverage, figures, findings, numbers
-from plrvo.report.runs import Audits, Reproduction, Run, Training
+from plrvo.report import accounts, coverage, figures, findings, numbers
+from plrvo.report.runs import Audits, Charged, Reproduction, Run, Training
 from plrvo.validate import printable
+
+_FOLDED = 8  # runs, beyond which each opens when it is asked for
 
 
 def make_page(runs: Sequence[Run]) -> bytes:
@@ -35,17 +38,21 @@ def make_page(runs: Sequence[Run]) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = (_asset(environment, name) for name in ("style.css", "script.js"))
+    style = appearance.style_sheet() + _asset(environment, "style.css")
+    script = _asset(environment, "script.js")
     trainings = [run for run in runs if isinstance(run, Training)]
+    anchors = {id(run): f"run-{i + 1}" for i, run in enumerate(runs)}
     page = environment.get_template("page.html").render(
         title="Privacy report" if len(runs) != 1 else f"Privacy report: {runs[0].name}",
         style=Markup(style),
         script=Markup(script),
         policy=_policy(style, script),
         version=plrvo.__version__,
-        sections=[_section(run, i, alone=len(trainings) == 1) for i, run in enumerate(runs)],
-        comparison=_comparison(trainings) if len(trainings) > 1 else None,
+        sections=[_section(run, i, len(trainings) == 1, anchors) for i, run in enumerate(runs)],
+        comparison=_comparison(trainings, anchors) if len(trainings) > 1 else None,
         several=len(runs) > 1,
+        account=next((anchors[id(run)] for run in runs if isinstance(run, Charged)), None),
+        folded=len(runs) > _FOLDED,
     )
     return page.encode("utf-8", "replace")  # a lone surrogate in a file becomes a question mark
 
@@ -63,20 +70,23 @@ def _asset(environment: Any, name: str) -> str:
 
 def _policy(style: str, script: str) -> str:
     return (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """How a policy names a script or a style sheet that stands in the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _section(run: Run, index: int, alone: bool) -> dict[str, Any]:
+def _section(run: Run, index: int, alone: bool, anchors: Mapping[int, str]) -> dict[str, Any]:
     common: dict[str, Any] = {"kind": run.kind, "id": f"run-{index + 1}", "name": run.name}
     common |= {"differences": run.differences, "verified": run.verified}
     if isinstance(run, Training):
         return common | _training(run, alone)
+    if isinstance(run, Charged):
+        return common | accounts.section(run, anchors) | {"document": _document(accounts.document(run))}
     return common | (_reproduction(run) if isinstance(run, Reproduction) else _audits(run))
 
 
@@ -103,7 +113,9 @@ def _private(run: Training, receipt: Examined) -> dict[str, Any]:
     bracket = receipt.bracket
     density = figures.density_chart(receipt)
     return {
-        "noise": numbers.noise_words(receipt.noise),
+        "noise": _noise_words(receipt),
+        "facts": coverage.facts(receipt, run.written),
+        "remarks": coverage.remarks(receipt),
         "certified": numbers.up(bracket.certified, "certified"),
         "lower": numbers.down(bracket.lower, "lower"),
         "published": numbers.near(bracket.published, "published"),
@@ -122,15 +134,26 @@ def _private(run: Training, receipt: Examined) -> dict[str, Any]:
     }
 
 
+def _noise_words(receipt: Examined) -> str:
+    return numbers.noise_words(receipt.noise) + (" at first, by a schedule" if receipt.scheduled else "")
+
+
 def _training_commands(name: str, receipt: Examined) -> list[tuple[str, str]]:
     file = shlex.quote(f"{name}/receipt.json")
     found = [("Recompute every number of the receipt:", f"plrvo verify {file}")]
-    if receipt.document.get("plan", {}).get("correlation") is None:
+    if receipt.document.get("plan", {}).get("correlation") is None and not receipt.scheduled:
         found.append(("Attack the mechanism that it describes:", f"plrvo audit mechanism --receipt {file}"))
     return found
 
 
-def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
+def _what(receipt: Examined) -> str:
+    size = f", {receipt.examples:,.0f} examples" if receipt.examples else ""
+    return (
+        f"{receipt.task}{size}; {receipt.model or 'a model'}, {receipt.dimension:,} parameters; clip {receipt.clip:g}"
+    )
+
+
+def _comparison(runs: Sequence[Training], anchors: Mapping[int, str]) -> dict[str, Any]:
     rows = []
     for run in runs:
         receipt, last = run.receipt, (run.history[-1] if run.history else {})
@@ -138,8 +161,8 @@ def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
         rows.append(
             {
                 "name": run.name,
-                "what": f"{receipt.task}, {receipt.model}" if receipt else "without privacy",
-                "noise": numbers.noise_words(receipt.noise) if receipt else "none",
+                "what": _what(receipt) if receipt else "without privacy",
+                "noise": _noise_words(receipt) if receipt else "none",
                 "certified": numbers.up(bracket.certified, "certified") if bracket else None,
                 "lower": numbers.down(bracket.lower, "lower") if bracket else None,
                 "published": numbers.near(bracket.published, "published") if bracket else None,
@@ -150,16 +173,21 @@ def _comparison(runs: Sequence[Training]) -> dict[str, Any]:
                 "metric_name": run.metric or "",
                 "verified": run.verified,
                 "verdict": run.receipt.verdict if run.receipt else None,
+                "remarks": coverage.remarks(receipt) if receipt else ["no noise"],
                 "seeded": receipt is not None and receipt.seeded,
+                "written": run.written,
+                "anchor": anchors[id(run)],
             }
         )
     brackets = [(run.name, run.receipt.bracket, None) for run in runs if run.receipt and run.verified]
     charts = [
+        *figures.trade_charts(runs),
         figures.bracket_chart(brackets, "The brackets of all runs"),
         *figures.metric_charts(runs),
         figures.epsilon_chart(runs),
     ]
-    return {"rows": rows, "charts": [replace(chart, always_named=True) for chart in charts if chart is not None]}
+    drawn = [replace(chart, always_named=True) for chart in charts if chart is not None]
+    return {"summary": findings.summary(runs), "rows": rows, "charts": drawn}
 
 
 def _reproduction(run: Reproduction) -> dict[str, Any]:
@@ -194,6 +222,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
         "heading": run.title,
         "headline": findings.reproduction_headline(run),
         "where": place_of(run.group, run.paper),
+        "stand_in": run.stand_in,
         "scale": run.scale,
         "status": run.status,
         "findings": findings.reproduction_findings(run),

@@ -1,4 +1,4 @@
-"""What a page can be about: training runs, reproductions of a table or figure, and audits."""
+"""What a page can be about: training runs, reproductions of a table or figure, audits, and a privacy account."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plrvo.audit.receipt import Examined
+from plrvo.budget.account import State
 from plrvo.paper.flags import Flags
 from plrvo.records.receipt import Bracket
 
@@ -50,6 +51,11 @@ class Training:
     name: str
     history: Sequence[Mapping[str, float]]
     receipt: Examined | None
+    written: str | None = None  # the day of the receipt's file, or of its metrics
+
+    @property
+    def kind_of_noise(self) -> str:
+        return str(self.receipt.noise["noise"]) if self.receipt else "no"
 
     @property
     def differences(self) -> Sequence[str]:
@@ -141,4 +147,25 @@ class Audits:
         return not self.differences
 
 
-Run = Training | Reproduction | Audits
+@dataclass(frozen=True)
+class Charged:
+    """An account as it is now. `runs` are those of the page that it has an entry for, by the number of the entry.
+
+    `differences` lie between the account and receipts that name it; `others` are runs of the page that it has no part
+    in.
+    """
+
+    kind: ClassVar[str] = "account"
+    name: str
+    where: str  # as it is typed after `plrvo budget show`, in the folder of the page
+    state: State
+    runs: Mapping[int, Training]
+    others: Sequence[str]
+    differences: Sequence[str]
+
+    @property
+    def verified(self) -> bool:
+        return not self.differences
+
+
+Run = Training | Reproduction | Audits | Charged

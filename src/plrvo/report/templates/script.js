@@ -25,7 +25,7 @@
     tip.style.top = (above > 4 ? above : box.bottom + 8) + "px";
   }
 
-  document.querySelectorAll("svg.plot").forEach(function (plot) {
+  function listen(root) { root.querySelectorAll("svg.plot").forEach(function (plot) {
     var points = Array.prototype.slice.call(plot.querySelectorAll("[data-tip]"));
     if (!points.length) { return; }
     var places = points.map(function (point) {
@@ -65,10 +65,21 @@
       event.preventDefault();
       go(Math.max(0, Math.min(points.length - 1, at + step)));
     });
-  });
+  }); }
+
+  listen(document);
+  window.plrvoCharts = listen;  // for charts that come later
 
   window.addEventListener("scroll", hide, { passive: true });
+  function unfold() {  // what a link leads to is open
+    var target = window.location.hash && document.getElementById(window.location.hash.slice(1));
+    var folded = target && target.querySelector("details.folded");
+    if (folded) { folded.open = true; }
+  }
+  window.addEventListener("hashchange", unfold);
+  unfold();
+
   window.addEventListener("beforeprint", function () {
-    document.querySelectorAll("details.document").forEach(function (part) { part.open = true; });
+    document.querySelectorAll("details.document, details.folded").forEach(function (part) { part.open = true; });
   });
 }());

@@ -1,0 +1,1 @@
+"""A local page with sliders, behind which the accountant answers."""
