@@ -1,6 +1,7 @@
 """The pages about the paper and the studies beside it are made from the result files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from docs.figures.entry_section import Reproduced
 
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.document import sealed
-from plrvo.paper.entry import Scale
+from plrvo.paper.drawing import tells
+from plrvo.paper.entry import Panel, Scale
 
 EVERYTHING = [Reproduced.read(entry, RESULTS) for entry in ENTRIES]
 
@@ -32,8 +34,11 @@ def test_every_result_is_of_an_entry() -> None:
     assert {path.parent.name for path in RESULTS.glob("*/reproduction.json")} <= names
 
 
-def test_every_finished_result_has_a_small_picture() -> None:
-    pictures = [DOCS / image_of(each) for each in EVERYTHING if each.finished]
+def test_every_finished_result_has_a_small_picture_or_says_why_not() -> None:
+    flat = [each for each in EVERYTHING if each.finished and not each.drawn]
+    assert all("No picture: it would be flat" in each.section(image_of(each)) for each in flat)
+    pictures = [DOCS / image_of(each) for each in EVERYTHING if each.drawn]
+    pictures += [path.with_stem(f"{path.stem}-dark") for path in pictures]
     assert all(path.is_file() and path.stat().st_size < 80_000 for path in pictures)
     assert set(IMAGES.glob("*")) <= set(pictures)
 
@@ -77,3 +82,15 @@ def test_an_unfinished_result_says_so_and_has_no_picture(tmp_path: Path) -> None
 def test_a_smoke_result_is_no_result(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="scale quick or full"):
         Reproduced.read(find("table-cnn-mnist"), written(tmp_path, scale=Scale.smoke.value))
+
+
+def test_a_picture_that_would_be_flat_is_a_sentence() -> None:
+    def rows(*audited: float) -> list[dict[str, object]]:
+        return [{"measured": {"audited": value, "claimed": 8.0}, "printed": {}, "parameters": {}} for value in audited]
+
+    panel = Panel("claimed", ("audited",), "certified epsilon", "audited epsilon")
+    assert tells(panel, rows(0.0, 0.1))
+    assert not tells(panel, rows(0.0, 0.0))
+    diagonal = replace(panel, diagonal=True)
+    assert tells(diagonal, rows(0.0, 2.0))
+    assert not tells(diagonal, rows(0.0, 0.1))

@@ -1,8 +1,6 @@
 """The built site as it lies on disk: links lead somewhere, nothing is asked of a network, and search answers."""
 
-import os
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from docs.extensions.mathematics import display, inline
 from docs.extensions.theory_pages import sections
-from tests.report.samples import find_browser
-from tests.report.test_page_browser import QUIET
+from tests.browser import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
@@ -68,24 +65,12 @@ def test_every_link_leads_to_a_place_on_disk_and_nothing_is_loaded_from_elsewher
                 assert parts.fragment in pages[target].places | {"__top"}, (page.name, link)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = find_browser()
-    if path is None and os.environ.get("CI", "").lower() != "true":
-        pytest.skip("no browser: install chromium, or name one in PLRVO_BROWSER")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=QUIET)
-        yield launched
-        launched.close()
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_pages_open_from_disk_without_a_word_and_without_a_request(site: Path, browser: Any) -> None:
     said: list[str] = []
     asked: list[str] = []
     page = browser.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
+    page.set_default_timeout(PATIENCE)
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
@@ -100,6 +85,7 @@ def test_pages_open_from_disk_without_a_word_and_without_a_request(site: Path, b
 def test_search_answers_from_disk_and_copies_are_what_was_typed(site: Path, browser: Any) -> None:
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 800})
     page = context.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto((site / "start.html").as_uri())
     found = page.locator(".md-search-result__meta", has_text="matching document")
     for _ in range(20):  # what is typed before the index is there is not answered

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from tests.grids import one_in
 
 from plrvo.cli.main import main
 
@@ -35,7 +36,9 @@ def trained(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("correlation", ["identity", "tree", "tree:completed", "sqrt", "banded:4", "blt", "blt:2"])
+@pytest.mark.parametrize(
+    "correlation", one_in(3, ["tree", "identity", "tree:completed", "banded:4", "sqrt", "blt:2", "blt"])
+)
 def test_every_correlation_trains_certifies_and_verifies(trained, capsys, correlation):
     folder, result = trained(correlation)
     assert result["steps"] == 2 * 10

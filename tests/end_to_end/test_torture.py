@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import HANGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ def test_a_small_campaign_loses_nothing(tmp_path, kills, corruptions):
     command = [sys.executable, "-m", "checks.torture", *size, "--out", str(out)]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=400, check=False
+        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=HANGS, check=False
     )
     assert out.exists(), done.stderr[-2000:]
     result = json.loads(out.read_text())

@@ -1,5 +1,7 @@
 """`plrvo train` as its users run it: real processes, killed, interrupted, resumed and verified."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -9,13 +11,16 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
+from tests.patience import HANGS
 
 import plrvo
 from plrvo.cli.main import main
 
 BASE = ["digits", "--model", "logistic", "--noise", "gamma", "--epsilon", "3", "--sample-rate", "0.1", "--clip", "1"]
-FAST = [*BASE, "--steps", "40", "--seed", "7", "--evaluate-every", "10", "--checkpoint-every", "1"]
+HOW = ["--seed", "7", "--evaluate-every", "10", "--checkpoint-every", "1"]
+FAST = [*BASE, "--steps", "40", *HOW]
 
 
 def start(*arguments: str, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
@@ -25,7 +30,7 @@ def start(*arguments: str, launcher: tuple[str, ...] = ()) -> subprocess.Popen[s
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> dict:
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=HANGS)
     assert process.returncode == code, err[-2000:]
     return json.loads(out.strip().splitlines()[-1]) if code == 0 else {}
 
@@ -36,7 +41,7 @@ def weights_in(folder: Path) -> dict:
 
 def wait_for_step(folder: Path, step: int, process: subprocess.Popen[str]) -> None:
     """Until the receipt says so many steps; the process must not end before."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + HANGS
     while time.monotonic() < deadline:
         assert process.poll() is None, "the run ended before it could be stopped"
         try:
@@ -50,10 +55,24 @@ def wait_for_step(folder: Path, step: int, process: subprocess.Popen[str]) -> No
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    result = finish(start(*FAST, "--out", str(folder)))
-    assert result["epsilon_certified"] <= 3
+    """In this process, and so in as many threads as the others have."""
+    folder, threads = tmp_path_factory.mktemp("uninterrupted"), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert main(["train", *FAST, "--out", str(folder), "--json"]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    assert json.loads(out.getvalue())["epsilon_certified"] <= 3
     return folder
+
+
+@pytest.fixture(scope="module")
+def planned(uninterrupted, tmp_path_factory) -> list[str]:
+    """The same run by its plan: no process has to search for the noise again."""
+    plan = tmp_path_factory.mktemp("plan") / "plan.json"
+    plan.write_text(json.dumps(json.loads((uninterrupted / "receipt.json").read_text())["plan"]))
+    return ["digits", "--model", "logistic", "--plan", str(plan), *HOW]
 
 
 def same_as(folder: Path, other: Path) -> bool:
@@ -73,31 +92,26 @@ def test_a_receipt_of_a_run_verifies_and_a_changed_one_does_not(uninterrupted, c
     assert main(["verify", str(tmp_path / "receipt.json")]) == 1
 
 
-def test_killed_and_resumed_equals_uninterrupted(tmp_path, uninterrupted):
-    """At one step; at any moment, and many times: `checks.torture`."""
-    process = start(*FAST, "--out", str(tmp_path))
-    wait_for_step(tmp_path, 17, process)
-    process.kill()
-    process.communicate()
-    finish(start(*FAST, "--out", str(tmp_path), "--resume"))
-    assert same_as(tmp_path, uninterrupted)
-
-
-def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path, uninterrupted):
-    process = start(*FAST, "--out", str(tmp_path))
+def test_interrupted_killed_and_resumed_equals_uninterrupted(tmp_path, uninterrupted, planned):
+    """By Ctrl-C at one step, and by a kill at another; at any moment, and many times: `checks.torture`."""
+    process = start(*planned, "--out", str(tmp_path))
     wait_for_step(tmp_path, 5, process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HANGS)
     assert process.returncode == 130
     assert f"plrvo train --resume --out {tmp_path}" in err
     assert "Traceback" not in err
-    finish(start("--resume", "--out", str(tmp_path)))
+    process = start("--resume", "--out", str(tmp_path))
+    wait_for_step(tmp_path, 17, process)
+    process.kill()
+    process.communicate()
+    finish(start(*planned, "--out", str(tmp_path), "--resume"))
     assert same_as(tmp_path, uninterrupted)
 
 
-def test_two_processes_train_through_the_command(tmp_path, uninterrupted):
+def test_two_processes_train_through_the_command(tmp_path, uninterrupted, planned):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    result = finish(start(*FAST, "--out", str(tmp_path), launcher=launcher))
+    result = finish(start(*planned, "--out", str(tmp_path), launcher=launcher))
     one = json.loads((uninterrupted / "receipt.json").read_text())
     two = json.loads((tmp_path / "receipt.json").read_text())
     assert two["run"]["processes"] == 2

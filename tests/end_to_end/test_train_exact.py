@@ -65,13 +65,13 @@ def crash_at(step: int, out: Path, monkeypatch: pytest.MonkeyPatch, keep: Path |
     """End a run while it evaluates this step, released by then; keep a copy of the checkpoint of the release before."""
     evaluate, seen = experiment._metrics, []
 
-    def broken(task: Any, module: Any, settings: Any, last: bool) -> Any:
+    def broken(task: Any, module: Any, settings: Any, *rest: Any) -> Any:
         seen.append(1)
         if keep is not None and len(seen) == step // 2 - 1:
             keep.write_bytes((settings.out / CHECKPOINT).read_bytes())
         if len(seen) == step // 2:
             raise Crash
-        return evaluate(task, module, settings, last)
+        return evaluate(task, module, settings, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(experiment, "_metrics", broken)

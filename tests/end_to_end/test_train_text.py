@@ -105,7 +105,7 @@ def test_a_stopped_and_resumed_text_run_is_the_uninterrupted_one(data_dir, tmp_p
         (["sst2", "--max-length", "900"], "--max-length 900"),
         (["sst2", "--limit", "99999999"], "--limit 99999999"),
         (["sst2", "--data", "glue"], "--data glue"),
-        (["sst2", "--schedule", "cosine"], "--schedule cosine"),
+        (["sst2", "--schedule", "zigzag"], "--schedule zigzag"),
         (["digits", "--trainable", "lora"], "--trainable lora"),
         (["digits", "--max-length", "9"], "it is for sst2, qnli, snli, sick"),
     ],

@@ -1,0 +1,58 @@
+"""The scripts in examples/ that Opacus has no counterpart of."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from tests.patience import HANGS
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+def told(output: str) -> list[float]:
+    return [float(found) for found in re.findall(r"(?:epoch|round) \d: epsilon (\d+\.\d+)", output)]
+
+
+def check(epsilons: list[float], number: int) -> None:
+    assert len(epsilons) == number
+    assert epsilons == sorted(set(epsilons))
+    assert epsilons[0] > 0
+
+
+@pytest.mark.parametrize("name", ["gpt2", "federated"])
+def test_an_example_runs(name, capsys):
+    example = runpy.run_path(str(FOLDER / f"{name}.py"))
+    with warnings.catch_warnings(), torch.random.fork_rng():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(1)
+        example["main"](2)
+    check(told(capsys.readouterr().out), 2)
+
+
+def test_updates_of_clients_are_no_longer_than_the_clip_whatever_they_are():
+    clipped = runpy.run_path(str(FOLDER / "federated.py"))["clipped"]
+    for update in (torch.ones(7), torch.full((7,), 1e-3), torch.full((7,), 1e20), torch.full((7,), torch.inf)):
+        assert clipped(update).norm() <= 1.0
+    assert not clipped(torch.tensor([torch.nan, 1.0])).any()
+    torch.testing.assert_close(clipped(torch.full((7,), 1e-3)).float(), torch.full((7,), 1e-3))
+
+
+@pytest.mark.slow
+def test_two_processes_tell_one_epsilon():
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launcher, str(FOLDER / "ddp.py")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    check(told(done.stdout), 3)
