@@ -15,17 +15,18 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# One thread for each test worker: more would only fight over the same cores.
+# One thread for each test worker: more would only fight over the same cores. A file of tests goes to one worker, which
+# makes what its tests share once.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
             MPLBACKEND=Agg HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test lint bench torture fuzz dist docs clean
+.PHONY: help run test lint bench torture budgets fuzz dist docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The digits come with scikit-learn: nothing is downloaded. The workload is what `plrvo train digits` has by default.
 run: $(STAMP)-train ## the main job: choose a noise, train with it, certify and verify the run
@@ -36,7 +37,7 @@ run: $(STAMP)-train ## the main job: choose a noise, train with it, certify and 
 	$(BIN)/plrvo verify runs/digits/receipt.json
 
 test: $(STAMP)-dev ## run the tests and doctests; PYTEST_ARGS="-m slow" for the slow ones
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(STAMP)-dev ## check style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -49,6 +50,10 @@ bench: $(STAMP)-dev ## run the side-by-side measurements
 
 torture: $(STAMP)-dev ## kill, fill disks and damage files, at least 500 times; writes results/torture.json
 	$(TEST_ENV) $(BIN)/python -m checks.torture --jobs $(WORKERS) --kills 500 --corruptions 40 --out results/torture.json
+
+budgets: $(STAMP)-dev ## kill processes that share a privacy account, 650 times; writes results/budgets*.json
+	$(TEST_ENV) $(BIN)/python -m checks.budgets --kills 500 --real 8 --out results/budgets.json
+	$(TEST_ENV) $(BIN)/python -m checks.budgets --database --kills 150 --out results/budgets-database.json
 
 # Atheris has builds for Linux and macOS, which is why it is no part of dev.
 fuzz: $(STAMP)-dev ## fuzz every reader of files for a minute, guided by coverage; writes results/fuzz.json

@@ -106,11 +106,14 @@ def stepper(contender: str, case: Case) -> Callable[[], None]:
             )
             loss = rest[0] if mode == "ghost" else loss
     module.train()
+    draws = getattr(optimizer, "draws", None)
 
     def step() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             optimizer.zero_grad()
+            if draws is not None:
+                draws.drawn(range(case.batch))  # the loader would have said so
             loss(module(x), y).backward()
             optimizer.step()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from checks.remembered import bounds_remembered
 from checks.torture.audit import AuditTorture
 from checks.torture.process import warm_up
 from checks.torture.reproduce import ReproduceTorture
@@ -19,7 +20,17 @@ from checks.torture.train import Lost, TrainTorture
 def run(
     place: Path, seed: int, kills: int, corruptions: int, minutes: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The counts, and a sentence for everything that was lost. Ends after so many minutes in any case."""
+    """The counts, and a sentence for everything that was lost. Ends after so many minutes in any case.
+
+    Children compute no bound that was known before they were forked: what is tried is files and processes.
+    """
+    with bounds_remembered():
+        return _run(place, seed, kills, corruptions, minutes, say)
+
+
+def _run(
+    place: Path, seed: int, kills: int, corruptions: int, minutes: float, say: Callable[[str], None]
+) -> dict[str, Any]:
     random, counts, lost = Random(seed), Counter[str](), list[str]()
     warm_up(random)
     started = time.monotonic()

@@ -27,7 +27,7 @@ from plrvo.cli.progress import StepProgress
 from plrvo.report import curves
 
 Fault = Callable[[], None]  # runs in the child, before the command
-PATIENCE = 120.0  # seconds after which a child counts as hanging
+PATIENCE = 900.0  # seconds after which a child counts as hanging, on a busy machine too
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from plrvo.audit.plot import Point, plot_panels
+from docs.figures.both import write_both
+
+from plrvo.audit.plot import Point, audits_figure
 
 ROOT = Path(__file__).parents[2]
 LABELS = {"gaussian": "Gaussian", "laplace": "Laplace", "gamma": "Gamma-PLRV, k = 100"}
@@ -53,7 +55,7 @@ def main() -> None:
         points, models = panel(prefixes)
         if points:
             panels[f"{title}: {models:,} models"] = points
-    plot_panels(panels, ROOT / "docs" / "images" / "audit-clipbkd.png")
+    write_both(audits_figure(panels), ROOT / "docs" / "images" / "audit-clipbkd.png")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from docs.figures.both import write_both
 
 import plrvo
+from plrvo.appearance import CERTIFIED, LOWER, PUBLISHED
 
 
 def main() -> None:
@@ -21,19 +23,21 @@ def main() -> None:
     published = np.array([b.published for b in brackets])
 
     figure, axes = plt.subplots(figsize=(7.2, 4.2))
-    axes.fill_between(scales, lower, certified, color="#2a6fbb", alpha=0.18, label="where the true epsilon lies")
-    axes.plot(scales, certified, color="#2a6fbb", label="certified (proved upper bound)")
-    axes.plot(scales, lower, color="#2a6fbb", linestyle=":", label="lower (an attacker reaches it)")
-    axes.plot(scales, published, color="#c0392b", linestyle="--", label="published (the paper's formula)")
+    axes.fill_between(scales, lower, certified, color=CERTIFIED.colour, alpha=0.18, label="where the true epsilon lies")
+    axes.plot(scales, certified, color=CERTIFIED.colour, label="certified (proved upper bound)")
+    axes.plot(scales, lower, color=LOWER.colour, linestyle=LOWER.dashes, label="lower (an attacker reaches it)")
+    axes.plot(
+        scales, published, color=PUBLISHED.colour, linestyle=PUBLISHED.dashes, label="published (the paper's formula)"
+    )
     refuted = published < lower
-    axes.fill_between(scales[refuted], published[refuted], lower[refuted], color="#c0392b", alpha=0.25)
+    axes.fill_between(scales[refuted], published[refuted], lower[refuted], color=PUBLISHED.colour, alpha=0.25)
     first = int(np.argmax(~refuted)) - 1
     axes.annotate(
         "published is refuted",
         xy=(scales[first // 2], np.sqrt(published[first // 2] * lower[first // 2])),
         xytext=(0.95, 8.0),
-        color="#c0392b",
-        arrowprops={"arrowstyle": "->", "color": "#c0392b"},
+        color=PUBLISHED.colour,
+        arrowprops={"arrowstyle": "->", "color": PUBLISHED.colour},
     )
     axes.set(
         xscale="log",
@@ -47,7 +51,7 @@ def main() -> None:
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(Path(__file__).parents[1] / "images" / "bracket.png", dpi=150)
+    write_both(figure, Path(__file__).parents[1] / "images" / "bracket.png", dpi=150)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,16 @@ Ctrl-C.
 """
 
 
+# How the example of a command is walked through by a test of the pages (tests/docs/pages.py).
+_WALKED = {
+    "plrvo explore": "parsed: runs until Ctrl-C",
+    "plrvo audit clipbkd": "parsed: takes hours",
+    "plrvo audit mechanism": "exits: 1",
+    "plrvo budget settle": "exits: 2",  # the account of the example has no second entry
+    "plrvo reproduce": "parsed: takes an hour",
+}
+
+
 def page() -> str:
     """The page."""
     found = list(commands(typer.main.get_command(app), "plrvo"))
@@ -29,7 +39,7 @@ def _section(path: str, told: Help) -> str:
     lines = ["", f"## {path}", "", told.summary]
     if told.example is not None:
         example = "\n".join(line[2:] for line in continued(told.example, 100).splitlines())
-        lines += ["", "```sh", example, "```"]
+        lines += ["", *([f"<!-- {_WALKED[path]} -->"] if path in _WALKED else []), "```sh", example, "```"]
     lines += [line for paragraph in told.details for line in ("", _plain(paragraph))]
     for title, rows in told.groups.items():
         lines += ["", f"**{title}**", "", "| typed | what it does |", "|---|---|"]

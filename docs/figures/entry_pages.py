@@ -6,17 +6,17 @@ of the pages comes from these files; an entry without one is named, with how to 
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from docs.figures.both import write_both
+from docs.figures.changes import Changes
 from docs.figures.entry_section import Reproduced, line
 
 from plrvo.paper.catalog import ENTRIES
-from plrvo.paper.drawing import draw
+from plrvo.paper.drawing import picture
 from plrvo.paper.entry import Group, Scale
 from plrvo.paper.study_correlated import against_sampling
 from plrvo.tasks.catalog import FAMILIES
@@ -62,7 +62,7 @@ def pages(results: Path = RESULTS) -> dict[str, str]:
     written = {OVERVIEW: _overview(everything)}
     for name, (title, words) in PAGES.items():
         mine = [each for each in everything if page_of(each) == name]
-        sections = [each.section(image_of(each)) for each in mine] or ["Nothing yet."]
+        sections = [_section(each) for each in mine] or ["Nothing yet."]
         intro = f"{words} [How to read the tables](paper.md#reading)."
         last = _one_for_each(everything) if name == STUDIES else []
         written[name] = "\n\n".join((f"# {title}", intro, *sections, *last)) + "\n"
@@ -88,6 +88,10 @@ def _one_for_each(everything: Sequence[Reproduced]) -> list[str]:
     return parts
 
 
+def _section(reproduced: Reproduced) -> str:
+    return reproduced.section(image_of(reproduced), Changes().note(reproduced.entry.name) if reproduced.rows else "")
+
+
 def image_of(reproduced: Reproduced) -> str:
     """The picture, as a page names it."""
     return f"images/paper/{reproduced.entry.name}.png"
@@ -110,7 +114,7 @@ def _overview(everything: Sequence[Reproduced]) -> str:
         "chosen each is trained with several seeds. *Score*: training uses the noise's score of the released sums, "
         "which costs no privacy ([theory](theory.md#section-9)).",
         *_plainly(fair),
-        *(each.section(image_of(each)).replace("## ", "### ", 1) for each in fair),
+        *(_section(each).replace("## ", "### ", 1) for each in fair),
         "## Every table and figure { #overview }",
         _list(paper),
         "## Beside the paper { #studies }",
@@ -126,9 +130,12 @@ _READING = """## How to read the tables { #reading }
 |---|---|
 | printed ε | what the paper states for its parameters |
 | published ε | the paper's own formula, evaluated with these parameters. [It is not a bound](guide-published.md) |
-| certified ε | a proved upper bound for the same parameters, rounded up: what may be claimed |
+| certified ε | a proved upper bound for the same parameters, rounded up: what may be claimed. |
 | lower ε | what an attack provably reaches, rounded down: no valid claim is below it |
 | ⚑ | what is printed does not fit: it does not follow from its parameters, or is refuted; below the table it says how |
+
+A certified epsilon is the one that was proved when its row was measured. Since then certificates of noise that is not
+Gaussian [have become tighter](tight.md#changes).
 
 *Gamma* is Gamma-PLRV noise, the paper's. Values in parentheses are the paper's; all others were measured or computed
 here. A *stand-in* replaces what two cores or the data at hand cannot do; `--scale full` does without as far as it can.
@@ -188,20 +195,13 @@ def _list(paper: Sequence[Reproduced]) -> str:
     return "\n".join(lines)
 
 
-def draw_pictures(results: Path = RESULTS) -> None:
-    """Draw what is finished, with few colours, so that the repository stays small."""
-    from PIL import Image
-
+def draw_pictures(results: Path = RESULTS, only: Sequence[str] = ()) -> None:
+    """Draw what is finished and shows anything, for light and for dark pages; `only` these, if any are named."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     for each in (Reproduced.read(entry, results) for entry in ENTRIES):
-        if not each.finished:
+        if not each.drawn or (only and each.entry.name not in only):
             continue
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "picture.png"
-            draw(each.entry.panels, each.rows, path, each.entry.title)
-            small, content = Image.open(path).convert("RGB").quantize(64), io.BytesIO()
-        small.save(content, format="PNG", optimize=True)
-        (IMAGES / f"{each.entry.name}.png").write_bytes(content.getvalue())
+        write_both(picture(each.entry.panels, each.rows, each.entry.title, each.stand_in), DOCS / image_of(each))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from docs.figures.both import shown
+
 from plrvo.cli.show import rounded_down, rounded_up
 from plrvo.paper.document import FILE, read_reproduction
+from plrvo.paper.drawing import tells, values
 from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of
 from plrvo.paper.flags import remark_of
 
@@ -60,8 +63,29 @@ class Reproduced:
         count = f"{len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
         return f"{self.found['scale']}, {count}" + ("" if self.finished else ", unfinished")
 
-    def section(self, image: str) -> str:
-        """Findings first, then the picture, the values, and how to run it."""
+    @property
+    def stand_in(self) -> str | None:
+        """What was run in place of what the paper ran."""
+        return self.found["stand_in"] if self.found is not None and self.entry.group is Group.paper else None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it is finished, and a picture of it shows anything."""
+        return self.finished and any(tells(panel, self.rows) for panel in self.entry.panels)
+
+    def _in_words(self) -> str:
+        """What a picture would show that has one value everywhere."""
+        found: dict[str, set[float]] = {}
+        for panel in self.entry.panels:
+            found.setdefault(panel.ylabel, set()).update(values(panel, self.rows))
+        ends = {label: (min(shown), max(shown)) for label, shown in found.items() if shown}
+        said = [
+            f"{label}: {low:.3g}" + (f" to {high:.3g}" if high > low else "") for label, (low, high) in ends.items()
+        ]
+        return f"No picture: it would be flat ({'; '.join(said)})." if said else ""
+
+    def section(self, image: str, note: str = "") -> str:
+        """Findings first, then the picture, the values, and how to run it; `note` is what else to know of the rows."""
         parts = [f"## {self.entry.title} {{ #{self.entry.name} }}", _where(self.entry)]
         if self.found is None:
             parts.append(f"**Not here.** {_why_not(self.entry)}")
@@ -71,9 +95,9 @@ class Reproduced:
                 parts.append(f"**{word}** (scale {self.found['scale']}): {self.found['stand_in']}.{self._origin()}")
             if not self.finished:
                 parts.append(f"**Unfinished.** Rows so far: {len(self.rows)}.")
-            parts.append("\n".join(f"- {text}" for text in self.findings))
+            parts += [note, "\n".join(f"- {text}" for text in self.findings)]
             if self.finished:
-                parts.append(f"![{self.entry.title}]({image})")
+                parts.append(shown(self.entry.title, image) if self.drawn else self._in_words())
             parts += [self._table(), self._samples()]
         parts.append(how_to_run(self.entry))
         return "\n\n".join(part for part in parts if part)

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from docs.figures.both import shown, write_both
 
+from plrvo import appearance
+
+CONTENDERS = ("no privacy", "plrvo", "Opacus hooks", "Opacus ghost")
 ROOT = Path(__file__).parents[2]
 PAGE, IMAGES = ROOT / "docs" / "performance.md", ROOT / "docs" / "images"
 NAMES = {
@@ -21,8 +25,10 @@ NAMES = {
     "audit": "Audits",
     "imports": "Import",
 }
-COLOURS = {"no privacy": "0.6", "plrvo": "tab:blue", "Opacus hooks": "tab:orange", "Opacus ghost": "tab:red"}
+# Programs, which are neither noises nor claims: the colours that are left.
+LOOKS = dict(zip(CONTENDERS, appearance.lines(CONTENDERS), strict=True))
 
+STEPS = shown("time of a training step against no privacy", "images/performance-steps.png")
 OPENING = """# Performance
 
 `make bench` runs every measurement on this page, the contenders taking turns in one process, and writes
@@ -32,7 +38,7 @@ spreads are interquartile ranges; compare ratios, not times: they are of one mac
 Steps, noise and growth were measured before noise came from a cipher, norms were rounded up and losses were tried
 (see the changelog). They have not been measured again since; steps take longer now.
 
-![time of a training step against no privacy](images/performance-steps.png)
+{steps}
 
 ## How a step costs little more than one without privacy
 
@@ -56,10 +62,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
 def page(results: dict[str, Any]) -> str:
     """The whole page."""
     groups = results["groups"]
-    parts = [OPENING.format(cores=results["cores"]).rstrip()]
+    parts = [OPENING.format(cores=results["cores"], steps=STEPS).rstrip()]
     parts += [f"## {title}\n\n{_table(groups[name])}" for name, title in NAMES.items() if name in groups]
     if "growth" in groups:
-        pictures = "\n\n".join(f"![{row['what']}](images/{_file(row).name})" for row in groups["growth"])
+        pictures = "\n\n".join(shown(row["what"], f"images/{_file(row).name}") for row in groups["growth"])
         parts.append(f"## Growth\n\n{pictures}")
     return "\n\n".join(parts) + "\n"
 
@@ -72,17 +78,17 @@ def draw_steps(rows: list[dict[str, Any]]) -> None:
     """Bars: each contender's step in units of the step without privacy."""
     cases = [row for row in rows if "seconds" in row]
     figure, axes = plt.subplots(figsize=(8, 3.4), layout="constrained")
-    for i, contender in enumerate(COLOURS):
+    for i, contender in enumerate(CONTENDERS):
         heights = [row["seconds"][contender] / row["seconds"]["no privacy"] for row in cases]
         bars = axes.bar([j + 0.2 * (i - 1.5) for j in range(len(cases))], heights, 0.2, label=contender)
         bars.patches[0].axes.bar_label(bars, fmt="%.2f", fontsize=8)
         for bar in bars:
-            bar.set_color(COLOURS[contender])
+            bar.set_color(LOOKS[contender]["color"])
     axes.set_xticks(range(len(cases)), [row["model"].replace(", batch", "\nbatch") for row in cases], fontsize=8)
     axes.set_ylabel("time of a step, no privacy = 1")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
-    figure.savefig(IMAGES / "performance-steps.png", dpi=120)
+    write_both(figure, IMAGES / "performance-steps.png", dpi=120)
     plt.close(figure)
 
 
@@ -90,13 +96,15 @@ def draw_growth(row: dict[str, Any]) -> None:
     """One picture with logarithmic axes."""
     figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
     for name, points in row["curves"].items():
-        axes.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=COLOURS.get(name))
+        axes.loglog(
+            *zip(*points, strict=True), marker="o", markersize=3, label=name, color=LOOKS.get(name, {}).get("color")
+        )
     axes.set_xlabel(row["axis"])
     axes.set_ylabel(row["unit"])
     axes.set_title(row["picture"], fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
-    figure.savefig(_file(row), dpi=120)
+    write_both(figure, _file(row), dpi=120)
     plt.close(figure)
 
 

@@ -73,6 +73,17 @@ SECTIONS = (
         ),
     ),
     Section(
+        "Accounts",
+        others=(
+            "plrvo.budget.Account",
+            "plrvo.budget.Charge",
+            "plrvo.budget.Standing",
+            "plrvo.budget.filter.Filter",
+            "plrvo.budget.statistics.Statistics",
+        ),
+        words="A budget for the data, not for a run: see the [guide](guide-budget.md).",
+    ),
+    Section(
         "Correlated noise",
         others=(
             *(f"plrvo.accounting.correlated.{name}" for name in CORRELATED.split()),

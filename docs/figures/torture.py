@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
+
+from docs.figures.renewed import renewed
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "side-channels.md"
-START, END = "<!-- torture: written by docs.figures.torture -->", "<!-- end -->"
+START = "<!-- torture: written by docs.figures.torture -->"
 ROWS = {
     "SIGKILL": "processes killed (SIGKILL), at a random time or at a random call that touches a file",
     "SIGKILL of audits": "of these, audits",
@@ -59,9 +60,7 @@ def section() -> str:
 
 def page() -> str:
     """The page with the section renewed."""
-    text = PAGE.read_text(encoding="utf-8")
-    between = re.compile(re.escape(START) + r".*?" + re.escape(END), re.DOTALL)
-    return between.sub(lambda _: f"{START}\n\n{section()}\n\n{END}", text)
+    return renewed(PAGE, START, section())
 
 
 if __name__ == "__main__":
