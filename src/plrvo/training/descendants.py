@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from plrvo.training.modes import Listener
+from plrvo.training.modes import Listener, leave_stopped
 from plrvo.training.operations import Operation, memory_of, tensors_of, written
 
 _FEW = 64  # of what is known: so many are looked through for those that are gone in every step
@@ -135,3 +135,4 @@ def forget_descendants() -> None:
     """Where another engine begins, nobody goes on with those of the last one."""
     for found in tuple(_alive):
         found.forget()
+    leave_stopped()

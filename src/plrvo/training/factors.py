@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from plrvo.training.loss_form import NotASum
+from plrvo.training.modes import unheard
 
 _MOST_NODES = 5000  # between the loss and the outputs: losses are small
 _MEAN = 1  # torch's number for reduction="mean"
@@ -44,7 +45,9 @@ class Factors:
         if rows == 0 or loss.grad_fn is None:
             return
         scale = rows if self._reduction == "mean" else 1
-        found = _distinct(f * weight * (1 if own else scale) for f, own in factors(loss, stops, rows, self._dimension))
+        with unheard():
+            each = factors(loss, stops, rows, self._dimension)
+            found = _distinct(f * weight * (1 if own else scale) for f, own in each)
         if turn >= len(self._first):
             self._first.append((found, rows))
             return

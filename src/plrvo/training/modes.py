@@ -26,6 +26,7 @@ class Listener(_Mode):
 
     def resume(self) -> None:
         if not self._is_running and self._thread == threading.get_ident():
+            leave_stopped()
             self._is_running = True
             with _lifted(_modes()):  # under those of others, who will leave theirs from the top
                 self.__enter__()
@@ -33,10 +34,28 @@ class Listener(_Mode):
     def pause(self) -> None:
         if self._is_running and self._thread == threading.get_ident():
             self._is_running = False
-            modes = _modes()
-            if any(mode is self for mode in modes):  # a compiler may have cleared all modes in between
-                with _lifted(modes[[mode is self for mode in modes].index(True) + 1 :]):
-                    self.__exit__(None, None, None)
+            leave_stopped()
+
+
+def leave_stopped() -> None:
+    """Take away every listener that was paused while torch had taken it aside.
+
+    Torch takes a mode off its stack while the mode hears of an operation. A listener that is paused just then, as by a
+    collector of garbage that runs in between, would be put back afterwards and stay for good.
+    """
+    modes = _modes()
+    for place in reversed(range(len(modes))):
+        mode = modes[place]
+        if isinstance(mode, Listener) and not mode.is_running:
+            with _lifted(_modes()[place + 1 :]):
+                mode.__exit__(None, None, None)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Without any mode, a user's included: numbers of Python that a graph keeps pass through none of them."""
+    with _python_dispatch._disable_current_modes():
+        yield
 
 
 def _modes() -> list[Any]:
