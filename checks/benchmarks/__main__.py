@@ -13,6 +13,7 @@ GROUPS = (
     "accounting",
     "audit",
     "design",
+    "earlier",
     "exact",
     "ftrl",
     "imports",
