@@ -31,7 +31,8 @@ def costs(search: Search, delta: float) -> list[dict[str, Any]]:
     rows.append(
         (f"this search: the best of {search.count.mean:.3g} trials on average", None, search.certified(delta).value)
     )
-    rows += [(f"all of {n} trials, naively", n, _sum(search, n, delta)) for n in dict.fromkeys((mean, often)) if n > 1]
+    naive = {mean: "", often: f" ({_OFTEN:.0%} of searches have no more)"}
+    rows += [(f"all of {n} trials, naively{why}", n, _sum(search, n, delta)) for n, why in naive.items() if n > 1]
     return [{"what": what, "trials": trials, "epsilon": epsilon} for what, trials, epsilon in rows]
 
 

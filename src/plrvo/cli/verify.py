@@ -11,7 +11,6 @@ from plrvo.audit.receipt import Examined, examine, receipt_at
 from plrvo.budget import Account
 from plrvo.cli import options, show
 from plrvo.records.consistency import REVISION
-from plrvo.records.searched import Searched
 from plrvo.validate import printable
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
@@ -79,7 +78,7 @@ def _sentences(found: Examined) -> list[str]:
         *([] if found.warning is None else [found.warning]),
         f"certified epsilon {show.rounded_up(told['epsilon_certified'])} at delta {show.rounded_up(told['delta'])} "
         f"(an attacker reaches at least {show.rounded_down(told['epsilon_lower'])})",
-        *([] if found.searched is None else [_searched(found.searched)]),
+        *([] if found.searched is None else [f"of {found.searched}"]),
         f"adjacency: {told['adjacency']}",
         f"steps: {told['steps']} of the plan's {told['planned_steps']}",
         f"arithmetic: {told['arithmetic']}",
@@ -87,15 +86,6 @@ def _sentences(found: Examined) -> list[str]:
         *([f"account: {told['budget']['account']}, entry {told['budget']['entry']}"] if told["budget"] else []),
         *(f"note: {note}" for note in _notes(found)[found.warning is not None :]),
     ]
-
-
-def _searched(searched: Searched) -> str:
-    """What the epsilon is of, where the run is one of several."""
-    count = searched.search.count
-    if searched.kept is not None:
-        return f"of all {sum(searched.kept)} trials of a search, which were kept"
-    words = ", ".join(f"{name} {value:.4g}" for name, value in count.to_dict().items() if name != "kind")
-    return f"of a whole search: the best of {count.mean:.3g} trials on average ({count.kind} with {words})"
 
 
 def _notes(found: Examined) -> list[str]:

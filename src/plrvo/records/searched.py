@@ -50,6 +50,14 @@ class Searched:
         """What was released."""
         return self.search if self.kept is None else Everything(self.search, self.kept)
 
+    def __str__(self) -> str:
+        """What the epsilons are of."""
+        if self.kept is not None:
+            return f"all {sum(self.kept)} trials of a search, which were kept"
+        count = self.search.count
+        words = ", ".join(f"{name} {value:.4g}" for name, value in count.to_dict().items() if name != "kind")
+        return f"a whole search: the best of {count.mean:.3g} trials on average ({count.kind} with {words})"
+
 
 def differences(receipt: dict[str, Any], plan: Plan, ledger: AnyLedger) -> Iterator[str]:
     """Where the search contradicts the run, or itself; its epsilons are compared with those of other receipts."""

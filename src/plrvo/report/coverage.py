@@ -49,6 +49,7 @@ def published_note(bracket: Bracket) -> str:
 def remarks(receipt: Examined) -> list[str]:
     """What a line about a run has to say beside its epsilon."""
     found = ["fixed seed: not private"] if receipt.seeded else []
+    found += ["best of a search, which epsilon is of"] if receipt.searched else []
     found += [] if receipt.exact else ["floating point"]
     found += [f"after {receipt.postprocess}"] if receipt.postprocess else []
     found += [f"{receipt.steps} of {receipt.planned} steps"] if receipt.steps < receipt.planned else []
@@ -66,6 +67,7 @@ def facts(receipt: Examined, written: str | None) -> list[tuple[str, str]]:
         ("Sampling", f"rate {receipt.sample_rate:.4g}, {receipt.steps:,} steps"),
         ("Remarks", "; ".join(remarks(receipt)) or "none"),
     ]
+    known += [] if receipt.searched is None else [("Epsilon of", str(receipt.searched))]
     return [*known, ("Receipt of", written)] if written else known
 
 
@@ -96,11 +98,15 @@ def coverage(receipt: Examined) -> list[tuple[str, str]]:
         items.append(
             ("Groups", f"For {members} together, epsilon is at most {rounded_up(receipt.group['certified'])}.")
         )
+    chosen = "this run among others"
+    if receipt.searched is not None:
+        items.append(("How it was chosen", f"Epsilon is that of {receipt.searched}. Choosing the best is paid for."))
+        chosen = "this search among others"
     items.append(
         (
             "Not covered",
-            "Choosing this run among others on the same data, the test data that its metrics come from, and anything "
-            "else that was published about the training data. Several published runs add up.",
+            f"Choosing {chosen} on the same data, the test data that its metrics come from, and anything else that was "
+            "published about the training data. Several published runs add up.",
         )
     )
     return items

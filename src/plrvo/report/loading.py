@@ -20,7 +20,7 @@ from plrvo.validate import InvalidArgument
 
 _PRIVATE = (JOURNAL, CHECKPOINT)  # what a private run leaves before its first receipt
 _SHOWN = "bracket delta budget task model examples noise exact steps planned sample_rate clip adjacency sampler "
-_SHOWN += "arithmetic randomness group dimension postprocess source"
+_SHOWN += "arithmetic randomness group dimension postprocess source searched"
 _EXPECTED = (
     "a folder of `plrvo train` or `plrvo reproduce`, a receipt, or a file with the result of `plrvo audit --json`"
 )

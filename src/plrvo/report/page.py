@@ -123,6 +123,7 @@ def _private(run: Training, receipt: Examined) -> dict[str, Any]:
         "refuted": bracket.refutes_published,
         "delta": numbers.up(receipt.delta, "delta"),
         "seeded": receipt.seeded,
+        "searched": receipt.searched is not None,
         "warning": receipt.warning,
         "metrics_covered": receipt.metrics_covered,
         "meaning": coverage.meaning(receipt),

@@ -11,6 +11,8 @@ from plrvo import InvalidArgument, verify
 from plrvo.accounting.selection import Search
 from plrvo.budget import Account
 from plrvo.records import Receipt
+from plrvo.report.loading import read_run
+from plrvo.report.page import make_page
 from plrvo.tasks.tuning import Listed
 from plrvo.tasks.tuning import run as running
 from plrvo.tasks.tuning.run import begin, finish
@@ -102,6 +104,19 @@ def test_a_tampered_receipt_is_refused(searched, tmp_path, change, said):
         change(document)
     _signed(document).write(copy / "receipt.json")
     assert any(said in sentence for sentence in verify(copy / "receipt.json"))
+    if said == "wrong form":
+        with pytest.raises(InvalidArgument):
+            read_run(copy)
+    else:
+        assert "does not verify" in make_page([read_run(copy)]).decode()
+
+
+def test_a_report_says_that_choosing_was_paid_for(searched):
+    _, out, *_ = searched
+    page = make_page([read_run(out)]).decode()
+    assert "for the whole search that this run is the best of" in page
+    assert str(Receipt.read(out / "receipt.json").searched) in page
+    assert "Choosing this run among others" not in page
 
 
 def test_a_search_that_was_interrupted_has_the_same_trials_and_repeats_none(tmp_path, monkeypatch):
