@@ -61,7 +61,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path, content):
         run_blocks(draw, 10, 5, threads(1), settings={}, state=state)
 
 
-@pytest.mark.parametrize("engine", ["threading", "loky"])
+@pytest.mark.parametrize("engine", ["threading", "loky", "dask"])
 def test_joblib_engines_give_the_same_scores(engine):
     whole = run_blocks(draw, 40, 10, threads(1), settings={})
     assert np.array_equal(run_blocks(draw, 40, 10, joblib_engine(engine, 2), settings={}), whole)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -142,7 +143,7 @@ def in_parallel(
     """Every item with what `work` makes of it, as they are done, by one of joblib's engines."""
     joblib = _joblib(name)
     task = joblib.delayed(_labelled)
-    with joblib.parallel_config(backend=name, n_jobs=jobs):
+    with _cluster(name, jobs), joblib.parallel_config(backend=name, n_jobs=jobs):
         if name != "ray":
             yield from joblib.Parallel(return_as="generator_unordered")(task(work, item) for item in items)
             return
@@ -162,16 +163,30 @@ def _joblib(name: str) -> Any:
     try:
         joblib = importlib.import_module("joblib")
         if name == "dask":
-            distributed = importlib.import_module("distributed")
-            try:
-                distributed.get_client()
-            except ValueError:
-                distributed.Client()
+            importlib.import_module("distributed")
         if name == "ray":
             importlib.import_module("ray.util.joblib").register_ray()
     except ImportError:
         raise InvalidArgument("engine", name, f"an engine that is installed: pip install {packages[name]}") from None
     return joblib
+
+
+@contextmanager
+def _cluster(name: str, jobs: int) -> Iterator[None]:
+    """Dask's cluster of the caller, or one of `jobs` processes on this machine for as long as it is needed."""
+    if name != "dask":
+        yield
+        return
+    distributed: Any = importlib.import_module("distributed")
+    # Whatever else is imported may have turned the root logger on, and Dask tells it of every connection.
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    try:
+        distributed.get_client()
+    except ValueError:
+        with distributed.Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None):
+            yield
+    else:
+        yield
 
 
 def _save(path: Path, settings: Mapping[str, Any], scores: Array) -> None:
