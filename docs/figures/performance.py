@@ -18,6 +18,7 @@ NAMES = {
     "training": "Training steps",
     "sampling": "Drawing noise",
     "exact": "Exact noise",
+    "earlier": "Steps beside an earlier version",
     "text": "Text",
     "ftrl": "Correlated noise",
     "accounting": "Accounting",
@@ -95,10 +96,10 @@ def draw_steps(rows: list[dict[str, Any]]) -> None:
 def draw_growth(row: dict[str, Any]) -> None:
     """One picture with logarithmic axes."""
     figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
-    for name, points in row["curves"].items():
-        axes.loglog(
-            *zip(*points, strict=True), marker="o", markersize=3, label=name, color=LOOKS.get(name, {}).get("color")
-        )
+    looks = zip(row["curves"], appearance.lines(list(row["curves"])), strict=True)
+    for name, look in looks:
+        points = zip(*row["curves"][name], strict=True)
+        axes.loglog(*points, markersize=4, label=name, **LOOKS.get(name, look))
     axes.set_xlabel(row["axis"])
     axes.set_ylabel(row["unit"])
     axes.set_title(row["picture"], fontsize=10)

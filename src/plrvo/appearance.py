@@ -55,24 +55,30 @@ def of(name: str) -> Look:
     return _BY_NAME.get(words[0].lower(), OTHER)
 
 
-def lines(names: Sequence[str]) -> list[dict[str, str]]:
+def lines(names: Sequence[str], *, dashes: bool = True) -> list[dict[str, str]]:
     """How the lines of one picture are drawn, in the words of matplotlib: what has no look is told apart all the same.
 
-    Of several lines with one look, as of a noise and of the same noise after its score, each has dashes of its own.
+    Of several lines with one look, as of a noise and of the same noise after its score, each has dashes of its own; or
+    a mark of its own, where dashes say something else.
 
     >>> [line["linestyle"] for line in lines(["gamma", "gamma_score", "gaussian"])]
     ['-', ':', '-']
+    >>> [line["marker"] for line in lines(["gamma-10", "gamma-4e4", "gaussian"], dashes=False)]
+    ['P', 'X', 'o']
     """
     found, used, spare = [], dict[str, int](), 0
     for name in names:
         look, times = of(name), used.get(of(name).name, 0)
         if look is OTHER:
-            colour, marker, dashes = _SPARE[spare % len(_SPARE)], _MARKERS[spare % len(_MARKERS)], _DASHES[0]
+            colour, marker, line = _SPARE[spare % len(_SPARE)], _MARKERS[spare % len(_MARKERS)], _DASHES[0]
             spare += 1
+        elif dashes:
+            colour, marker, line = look.colour, look.marker, _DASHES[times % len(_DASHES)]
         else:
-            colour, marker, dashes = look.colour, look.marker, _DASHES[times % len(_DASHES)]
+            place = (_MARKERS.index(look.marker) + times) % len(_MARKERS)
+            colour, marker, line = look.colour, _MARKERS[place], _DASHES[0]
         used[look.name] = times + 1
-        found.append({"color": colour, "marker": marker, "linestyle": dashes})
+        found.append({"color": colour, "marker": marker, "linestyle": line})
     return found
 
 

@@ -60,10 +60,11 @@ def values(panel: Panel, rows: Sequence[Result]) -> set[float]:
 
 
 def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None:
-    groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in rows))
+    drawn = rows if panel.curve is None else [row for row in rows if panel.curve in row["details"]]
+    groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in drawn))
     crossed = len(groups) > 1 and len(panel.ys) > 1  # then the colour is the group's, the kind of line the value's
     shared = [str(group or "") for group in groups] if len(groups) > 1 else [shown(name) for name in panel.ys]
-    looks = appearance.lines(shared)
+    looks = appearance.lines(shared, dashes=not crossed)
     for i, group in enumerate(groups):
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
         for j, name in enumerate(panel.ys):
