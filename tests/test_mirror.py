@@ -144,6 +144,7 @@ TOGETHER = [
     ),
     ("training/test_checkpoint_repacked.py", "training: checkpoint_checks", "checkpoints that are packed again"),
     ("training/test_engine.py", "training: accountant unwrap", "an engine counts its steps"),
+    ("training/test_alone.py", "training: bound", "what binds a module to one engine, in every mode"),
     ("training/test_batches.py", "training: private_loader", "what data sets and collate functions may give"),
     ("training/test_opacus_arguments.py", "training/clipping: mode", "one of the arguments"),
     ("training/test_loop.py", "training: plain", "the loop without noise"),

@@ -12,6 +12,7 @@ class GradSampleMode(StrEnum):
     hooks = "hooks"
     ghost = "ghost"
     functorch = "functorch"
+    alone = "alone"
 
 
 class Postprocess(StrEnum):

@@ -25,7 +25,9 @@ from plrvo.training import checkpoint, given
 from plrvo.training import opacus_arguments as theirs
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.adaptive import asked_for
+from plrvo.training.alone import ALONE, AloneModule, check_alone
 from plrvo.training.averaging import WeightAverage
+from plrvo.training.bound import refuse_private
 from plrvo.training.clipping.mode import check_mode, chosen_mode, wrapper_of
 from plrvo.training.compatible import compatible, mixing, refuse_mixing
 from plrvo.training.draws import Draws
@@ -39,7 +41,6 @@ from plrvo.training.private_loader import AnySampler, poisson_sampler, private_l
 from plrvo.training.randomness import generator_for
 from plrvo.training.sampler import size_of
 from plrvo.training.unwrap import trained_parameters
-from plrvo.training.watch import refuse_private
 from plrvo.validate import InvalidArgument, positive, positive_integer, probability, rate
 
 
@@ -138,7 +139,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         noise_multiplier: float | None = None,
         max_grad_norm: float | Sequence[float] | None = None,
         noise: Noise | str | None = None,
-        criterion: nn.Module | None = None,
+        criterion: Any = None,
         clipping: str | None = None,
         grad_sample_mode: str = "auto",
         loss_reduction: str = "mean",
@@ -168,13 +169,16 @@ class PrivacyEngine(opacus.PrivacyEngine):
             max_grad_norm: the clip; for clipping "per_layer" also a list of equal clips. A plan has it already.
             noise: a noise in the place of the Gaussian, without `noise_multiplier`; or the name of a kind, which is as
                 wide as that.
-            criterion: the loss that ghost mode returns, by example (cross entropy by default).
+            criterion: the loss that ghost mode returns, by example (cross entropy by default); in mode "alone" a
+                function (module, example) that gives the loss of one.
             clipping: "flat" by default, "automatic", "per_layer", "l1" (Laplace noise only) or "adaptive"; another than
                 the plan's is refused (`plrvo.Clipping`).
             grad_sample_mode: how clipped sums are formed. "bookkeeping" takes one backward pass; "auto" is that where
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
                 the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does;
-                "functorch" computes the whole module once more for each example, whatever its layers make of a batch.
+                "functorch" computes the whole module once more for each example, whatever its layers make of a batch;
+                "alone" gives neither module nor loss more than one example, so that none can meet another
+                (`plrvo.training.alone`).
                 `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
             batch_first: whether the first dimension of a batch is the example.
@@ -201,6 +205,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if self.budget is not None and self.plan is None:
             raise InvalidArgument("budget", str(self.budget), "a plan beside it: all of it is reserved beforehand")
         check_mode(grad_sample_mode)
+        if grad_sample_mode == ALONE:
+            check_alone(criterion, distributed, batch_first)
         if self.plan is not None:
             theirs.refuse_beside_a_plan(noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, noise=noise)
             self.plan.check_clipping(clipping)
@@ -234,10 +240,14 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.workers = data_loader.num_workers
         self.sampler = sampler = self._sampler(data_loader, mechanism, sample_source, distributed, draws)
         sampler.in_passes(min(epoch, mechanism.steps or epoch), after_budget)
-        loader = private_loader(data_loader, sampler, batch_first)
-        wrapped: Any = wrapper_of(mode, module)(
-            module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
-        )
+        loader = private_loader(data_loader, sampler, batch_first, alone=mode == ALONE)
+        wrapped: Any
+        if mode == ALONE:
+            wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction)
+        else:
+            wrapped = wrapper_of(mode, module)(
+                module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
+            )
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None)
         noisy = (correlated_class(noisy_class) if mechanism.correlation else noisy_class)(
@@ -263,6 +273,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if adaptive is not None:
             noisy.adapt(adaptive)
         noisy.keep(wrapped.book)
+        if mode == ALONE:
+            wrapped.book.optimizer = noisy
         self.times_made += 1
         self._average = None if self._decay is None else WeightAverage(optimizer, self._decay)
         if grad_sample_mode != "ghost":

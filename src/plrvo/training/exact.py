@@ -29,13 +29,13 @@ def check_exact(distributed: bool, grad_sample_mode: str) -> str:
     """Refuse what exact mode does not cover; returns the mode of per-example gradients."""
     if distributed:
         raise InvalidArgument("exact", True, "one process: several add up their sums in floating point")
-    if grad_sample_mode not in ("auto", "hooks"):
+    if grad_sample_mode not in ("auto", "hooks", "alone"):
         raise InvalidArgument(
             "grad_sample_mode",
             grad_sample_mode,
-            "hooks: exact mode rounds each example's gradient, which others never form",
+            "hooks, or alone: exact mode rounds each example's gradient, which others never form",
         )
-    return "hooks"
+    return "hooks" if grad_sample_mode == "auto" else grad_sample_mode
 
 
 class ExactMixin(_Base):

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from plrvo.noise import Keystream
+from plrvo.training.alone import CollateAlone
 from plrvo.training.descendants import not_followed
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.ftrl.order import OrderedBatches
@@ -55,12 +56,11 @@ class _OwnLoader(DataLoader[Any]):
             yield batch
 
 
-def private_loader(loader: DataLoader[Any], sampler: AnySampler, batch_first: bool) -> DataLoader[Any]:
+def private_loader(
+    loader: DataLoader[Any], sampler: AnySampler, batch_first: bool, *, alone: bool = False
+) -> DataLoader[Any]:
     """The caller's loader with another sampler, which has an answer for a batch of no examples."""
-    # Collated once here, so that an empty batch has the form of a full one from the first step on.
-    fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
-    one = loader.collate_fn(fetch([0]))
-    collate = CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))
+    collate = CollateAlone(loader.collate_fn) if alone else _with_empty(loader, batch_first)
     if not loader.num_workers:
         return _OwnLoader(
             loader.dataset,
@@ -81,3 +81,10 @@ def private_loader(loader: DataLoader[Any], sampler: AnySampler, batch_first: bo
         worker_init_fn=loader.worker_init_fn,
         persistent_workers=loader.persistent_workers,
     )
+
+
+def _with_empty(loader: DataLoader[Any], batch_first: bool) -> CollateEmpty:
+    """Collated once here, so that an empty batch has the form of a full one from the first step on."""
+    fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
+    one = loader.collate_fn(fetch([0]))
+    return CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))

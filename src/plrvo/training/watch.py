@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.bound import Bound
 from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.factors import Factors
@@ -42,7 +43,7 @@ _OF_ITS_OWN_STEP = (
 )
 
 
-class Watch:
+class Watch(Bound):
     """Watches one module for one engine."""
 
     def __init__(
@@ -55,10 +56,9 @@ class Watch:
         public_weights: bool = False,
         on_rows: Callable[[int], None] | None = None,
     ) -> None:
-        refuse_private(module)
+        super().__init__(module)
         forget_recordings()
         forget_descendants()
-        self.module: nn.Module | None = module
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
         self._public_weights, self._factors = public_weights, Factors(reduction, dimension)
         self._on_rows = on_rows
@@ -360,20 +360,6 @@ def _watch_of_a_copy() -> Watch:
     watch.module, watch.is_trying, watch._outputs, watch._recording = None, False, [], None
     watch._descendants = Descendants()
     return watch
-
-
-def refuse_private(module: nn.Module) -> None:
-    """One engine, one wrapping."""
-    for m in module.modules():
-        for hook in m._forward_pre_hooks.values():
-            owner = getattr(hook, "__self__", None)
-            if isinstance(owner, Watch) and owner.module is m:
-                raise InvalidArgument(
-                    "module",
-                    type(module).__name__,
-                    "a module that is not private yet; make_private was called with it before (a budget holds for all "
-                    "steps on the same data)",
-                )
 
 
 def rows_of(args: Any, kwargs: Any, dimension: int = 0) -> int:

@@ -15,7 +15,7 @@ from plrvo.training.clipping.samples import SamplesModule, WholeModule
 from plrvo.training.views import EachView
 from plrvo.validate import InvalidArgument
 
-MODES = ("auto", "bookkeeping", "hooks", "ghost", "functorch")
+MODES = ("auto", "bookkeeping", "hooks", "ghost", "functorch", "alone")
 
 
 def check_mode(mode: str) -> None:
@@ -32,7 +32,7 @@ def wrapper_of(mode: str, module: nn.Module) -> type[BookkeepingModule]:
 
 def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
     """Book-keeping where it can work; what prevents it is an error if it was asked for, else a warning."""
-    if mode in ("hooks", "functorch"):
+    if mode in ("hooks", "functorch", "alone"):
         return mode
     if mode == "auto" and isinstance(module, EachView):
         return "functorch"

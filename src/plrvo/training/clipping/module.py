@@ -143,6 +143,11 @@ class Book:
     def is_empty(self) -> bool:
         return not self._contributions
 
+    @property
+    def divided_by(self) -> int:
+        """What a mean loss has divided the gradients by."""
+        return self.batch_size
+
 
 class _Tap(torch.autograd.Function):
     """Hands on a layer's output unchanged; shows its gradient, with the layer's input, on the way back.

@@ -64,8 +64,8 @@ class ClippingMixin(_Base):
 
     @property
     def scale(self) -> int:
-        """A mean loss has divided every gradient by the batch size."""
-        return self.book.batch_size if self.loss_reduction == "mean" else 1
+        """What a mean loss has divided every gradient by."""
+        return self.book.divided_by if self.loss_reduction == "mean" else 1
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         self.book.clear()

@@ -1,0 +1,269 @@
+"""Examples that never meet: whatever module, loss and collate function do, one of them moves the sum by one clip."""
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from tests.misuse.setting import CLASSES, CLIP, data, mlp
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+import plrvo
+from plrvo import InvalidArgument
+from plrvo.noise import Keystream
+from plrvo.training import PrivacyEngine
+from plrvo.training.draws import BatchMismatch
+
+X, Y = data().tensors
+
+
+def plain(module: nn.Module, example: Any) -> Tensor:
+    return cross_entropy(module(example[0]), example[1])
+
+
+class Alone:
+    """A module made private in this mode, with noise of a ten-thousandth of the clip."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        examples: Any,
+        criterion: Any = plain,
+        collate: Any = None,
+        *,
+        exact: bool = False,
+        clipping: str = "flat",
+        **options: Any,
+    ) -> None:
+        dimension = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        work = plrvo.Workload(sample_rate=0.5, steps=10, clip=CLIP, dimension=dimension)
+        plan = plrvo.Plan.certify(plrvo.Laplace(1e-4 * CLIP), work, 1e-4, clipping=clipping)
+        self.engine = PrivacyEngine(plan, exact=exact, grid=2.0**-30 if exact else None)
+        self.examples, self.collate = examples, collate or torch.utils.data.default_collate
+        self.module, self.optimizer, self.loader = self.engine.make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=DataLoader(examples, collate_fn=self.collate),
+            grad_sample_mode="alone",
+            criterion=criterion,
+            noise_generator=Keystream(bytes(32)),
+            sample_generator=Keystream(bytes(range(32))),
+            steps_per_epoch=10,
+            **options,
+        )
+
+    def released(self, rows: list[int]) -> Tensor:
+        """What one step on these examples releases, at sum scale; they count as drawn."""
+        self.optimizer.zero_grad()
+        self.optimizer.draws.drawn(rows)
+        self.module.backward([self.collate([self.examples[i]]) for i in rows])
+        self.optimizer.pre_step()
+        return torch.cat([p.grad.flatten().double() for p in self.optimizer.params]) * (
+            self.optimizer.expected_batch_size
+        )
+
+
+def influence(module: nn.Module, examples: Any, criterion: Any = plain, collate: Any = None, rows: int = 12) -> float:
+    """How far the release moves, in clips, when the first example leaves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both = [
+            Alone(copy.deepcopy(module), examples, criterion, collate).released(list(range(start, rows)))
+            for start in (0, 1)
+        ]
+    return float((both[0] - both[1]).norm()) / CLIP
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("most", [1, 5, 100])
+def test_the_sum_is_that_of_a_loop_over_examples_in_parts_of_any_size(most: int, exact: bool) -> None:
+    module = mlp()
+    run = Alone(copy.deepcopy(module), list(zip(X, Y, strict=True)), exact=exact)
+    run.module.most_at_once = most
+    found = run.released(list(range(12)))
+
+    expected = torch.zeros_like(found)
+    for i in range(12):
+        own = copy.deepcopy(module)
+        cross_entropy(own(X[i : i + 1]), Y[i : i + 1]).backward()
+        gradient = torch.cat([p.grad.flatten().double() for p in own.parameters()])
+        expected += gradient * min(1.0, CLIP / float(gradient.norm()))
+    assert float((found - expected).norm()) < 0.02 * CLIP  # noise of a ten-thousandth of the clip in a few hundred
+    assert run.optimizer.steps_taken == 1
+
+
+class Centred(nn.Module):
+    """Takes the batch's mean away: batch normalisation written by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.gate = mlp(), nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.where(x.isnan(), x.nanmean(0), x)
+        return self.body(x + self.gate * (x - x.mean(0)) + x.mean(0))
+
+
+class Remembering(nn.Module):
+    """Adds what the last example has left behind, one by one and in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.last = mlp(), None
+        self.register_buffer("seen", torch.zeros(X.shape[1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.seen.clone() if self.last is None else self.last
+        self.last = x.detach().mean(0)
+        self.seen += x.detach().mean(0)
+        if float(x.sum()) > 1e9:  # decided by values: no vmap
+            return self.body(x)
+        return self.body(x + before)
+
+
+def outlier() -> list[Any]:
+    """The first example is a thousand times as large as the others."""
+    x = X.clone()
+    x[0] *= 1000
+    x[3, 0] = torch.nan
+    return list(zip(x, Y, strict=True))
+
+
+@pytest.mark.parametrize("module", [Centred, Remembering])
+def test_what_a_module_makes_of_its_batch_reaches_no_other_example(module: Any) -> None:
+    torch.manual_seed(0)
+    assert influence(module(), outlier()) < 1.001
+
+
+def test_what_a_loss_makes_of_its_batch_reaches_no_other_example() -> None:
+    def normalised(module: nn.Module, example: Any) -> Tensor:
+        outputs = module(example[0])
+        return cross_entropy(outputs / (1e-3 + outputs.detach().std()), example[1]) * len(outputs)
+
+    assert influence(mlp(), outlier(), normalised) < 1.001
+
+
+class Reader(nn.Module):
+    """A mean over all positions, padding included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(50, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.words(ids).mean(dim=1))
+
+
+def padded(examples: list[Any]) -> tuple[Tensor, Tensor]:
+    ids, labels = zip(*examples, strict=True)
+    return pad_sequence(list(ids), batch_first=True), torch.stack(labels)
+
+
+def test_padding_to_the_longest_has_one_example_to_look_at() -> None:
+    torch.manual_seed(0)
+    examples = [(torch.randint(1, 50, (60 if i == 0 else 2 + i % 3,)), Y[i]) for i in range(12)]
+    assert influence(Reader(), examples, collate=padded) < 1.001
+
+
+def test_examples_of_several_shapes_are_all_in_the_step_and_an_empty_batch_takes_one() -> None:
+    torch.manual_seed(0)
+    examples = [(torch.randint(1, 50, (2 + i % 3,)), Y[i]) for i in range(40)]
+    run = Alone(Reader(), examples, collate=padded)
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        assert bool(torch.isfinite(run.module.backward(batch)))
+        run.optimizer.step()
+    assert run.optimizer.steps_taken == 10
+    run = Alone(Reader(), examples, collate=padded)
+    run.optimizer.draws.drawn([])
+    assert float(run.module.backward([])) == 0.0
+    run.optimizer.step()
+    assert run.optimizer.steps_taken == 1
+
+
+def test_one_by_one_gives_what_all_at_once_gives() -> None:
+    class Decided(nn.Module):
+        def __init__(self, body: nn.Module) -> None:
+            super().__init__()
+            self.body = body
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x) if float(x.sum()) < 1e9 else x
+
+    module, examples = mlp(), list(zip(X, Y, strict=True))
+    at_once = Alone(copy.deepcopy(module), examples).released(list(range(12)))
+    run = Alone(Decided(copy.deepcopy(module)), examples)
+    with pytest.warns(UserWarning, match="one example after the other"):
+        one_by_one = run.released(list(range(12)))
+    assert float((at_once - one_by_one).norm()) < 1e-4 * CLIP
+
+
+def test_a_step_without_its_batch_is_refused() -> None:
+    run = Alone(mlp(), list(zip(X, Y, strict=True)))
+    run.optimizer.draws.drawn(range(12))
+    with pytest.raises(BatchMismatch):
+        run.optimizer.step()
+    run.module.backward([run.collate([run.examples[i]]) for i in range(11)])
+    with pytest.raises(BatchMismatch):
+        run.optimizer.step()
+
+
+def test_another_objective_learns_nothing_beside_the_module() -> None:
+    run = Alone(mlp(), list(zip(X, Y, strict=True)))
+    cross_entropy(run.module(X[:12]), Y[:12]).backward()  # a plain pass: its gradients are dropped
+    found = run.released(list(range(12)))
+    expected = Alone(copy.deepcopy(run.module._module), run.examples).released(list(range(12)))
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"criterion": None}, "criterion=None"),
+        ({"criterion": nn.CrossEntropyLoss()}, "criterion='CrossEntropyLoss'"),
+        ({"batch_first": False}, "grad_sample_mode='alone'"),
+    ],
+)
+def test_what_it_does_not_go_with_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        Alone(mlp(), list(zip(X, Y, strict=True)), **change)
+
+
+def test_a_loss_of_several_numbers_and_a_collated_batch_are_refused() -> None:
+    run = Alone(mlp(), list(zip(X, Y, strict=True)), lambda m, e: m(e[0]))
+    run.optimizer.draws.drawn(range(4))
+    with pytest.raises(InvalidArgument, match="criterion"):
+        run.module.backward([run.collate([run.examples[i]]) for i in range(4)])
+    with pytest.raises(InvalidArgument, match="examples"):
+        run.module.backward((X[:4], Y[:4]))
+
+
+def test_one_engine_one_wrapping_and_a_copy_is_under_none() -> None:
+    run = Alone(mlp(), list(zip(X, Y, strict=True)))
+    with pytest.raises(InvalidArgument, match="not private yet"):
+        Alone(run.module._module, run.examples)
+    Alone(copy.deepcopy(run.module._module), run.examples)
+    with pytest.raises(TypeError, match="not pickled"):
+        copy.deepcopy(run.module)
+
+
+def test_parameters_that_are_unfrozen_later_are_refused() -> None:
+    module = mlp()
+    first = next(module.parameters()).requires_grad_(False)
+    run = Alone(module, list(zip(X, Y, strict=True)))
+    first.requires_grad_(True)
+    with pytest.raises(InvalidArgument, match="trainable"):
+        run.released(list(range(12)))
+
+
+@pytest.mark.parametrize("clipping", ["per_layer", "automatic"])
+def test_other_clippings_hold(clipping: str) -> None:
+    module = mlp()
+    both = [
+        Alone(copy.deepcopy(module), outlier(), clipping=clipping).released(list(range(start, 12))) for start in (0, 1)
+    ]
+    assert 0.1 < float((both[0] - both[1]).norm()) / CLIP < 1.001
