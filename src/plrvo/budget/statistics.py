@@ -87,7 +87,7 @@ class Statistics:
         return np.clip(np.array(sums) / max(1.0, float(count)), -1.0, 1.0) * bound
 
     def histogram(self, labels: ArrayLike, *, classes: int, epsilon: float) -> Array:
-        """How often each of the labels 0, 1, ... occurs."""
+        """How often each of the labels 0, 1, ... occurs. An example has one label."""
         return self._histogram(labels, classes, epsilon, "histogram")
 
     def top_labels(self, labels: ArrayLike, *, classes: int, most: int, epsilon: float) -> list[int]:
@@ -105,7 +105,7 @@ class Statistics:
         borders = np.asarray(edges, dtype=float)
         if borders.ndim != 1 or len(borders) < 2 or not np.isfinite(borders).all() or np.any(np.diff(borders) <= 0):
             raise InvalidArgument("edges", edges, "two or more finite numbers that increase")
-        given = np.asarray(values, dtype=float).reshape(-1)
+        given = _one_each(values=np.asarray(values, dtype=float))
         places = np.clip(np.searchsorted(borders, given, side="right") - 1, 0, len(borders) - 2)
         places = np.where(np.isfinite(given), places, -1)
         counts = np.maximum(self._histogram(places, len(borders) - 1, epsilon, f"quantile {share:g}"), 0.0)
@@ -114,7 +114,7 @@ class Statistics:
 
     def _histogram(self, labels: ArrayLike, classes: int, epsilon: float, name: str) -> Array:
         validate.positive_integer(classes=classes)
-        given = np.asarray(labels).reshape(-1)
+        given = _one_each(labels=np.asarray(labels))
         if given.dtype.kind not in "iufb":
             raise InvalidArgument("labels", given.dtype.name, "whole numbers from 0 on")
         rows = (given[:, None] == np.arange(classes)[None, :]).astype(float)
@@ -167,6 +167,16 @@ def _squares(rows: Array) -> Array:
     for column in rows.T:
         total += column * column
     return total
+
+
+def _one_each(**arguments: NDArray[Any]) -> NDArray[Any]:
+    """One number for each example, as a list or a column: an example with several would count for more than one."""
+    ((name, given),) = arguments.items()
+    if given.ndim == 2 and given.shape[1] == 1:
+        return np.asarray(given[:, 0])
+    if given.ndim != 1:
+        raise InvalidArgument(name, given.shape, "one number for each example")
+    return given
 
 
 def _matrix(**arguments: ArrayLike) -> Array:
