@@ -153,6 +153,41 @@ def test_a_search_that_was_interrupted_has_the_same_trials_and_repeats_none(tmp_
         finish(out)
 
 
+def test_a_crash_before_the_secrets_are_removed_leaves_a_search_that_can_be_resumed(tmp_path, monkeypatch):
+    """Of an account: its entry was settled first, and then the folder with all scores could not be resumed away."""
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    out = tmp_path / "out"
+
+    def killed(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            small(job={"budget": account.path}).run(out)
+    entry, released = account.state().entry(1), Receipt.read(out / "receipt.json")
+    assert entry.released == entry.charged == entry.planned
+    assert finish(out).receipt == released
+    assert not (out / ".search").exists()
+    assert account.state().entry(1).settled == entry.planned
+
+
+def test_what_is_released_is_no_file_of_the_trial(tmp_path, monkeypatch):
+    """A file that is moved keeps the time at which it was born, and with it the place of the best trial."""
+    out, looked = tmp_path / "out", []
+    original = running.release
+
+    def noted(state, *rest):
+        found, folder = original(state, *rest), state.trial(state.best().number)
+        for name in ("model.safetensors", "journal.jsonl", "metrics.jsonl", "receipt.json"):
+            looked.append((out / name).samefile(folder / name))  # both are there: no number was used twice
+        return found
+
+    monkeypatch.setattr(running, "release", noted)
+    assert small().run(out).receipt is not None
+    assert looked == [False] * 4
+
+
 def test_where_no_trial_is_drawn_nothing_is_released_and_it_is_paid_for(tmp_path):
     account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
     tuning = small(distribution="poisson", trials_mean=1.0, job={"budget": account.path, "seed": 0})

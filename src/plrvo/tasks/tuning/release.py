@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from plrvo.accounting.selection import Search
 from plrvo.budget import Charge
-from plrvo.files import write_json
+from plrvo.files import write_bytes, write_json
 from plrvo.records import Receipt, derived
 from plrvo.records import metrics as covered
 from plrvo.records.folder import CHECKPOINT, LOCK, METRICS, RECEIPT
@@ -25,7 +24,7 @@ _STAYS = (CHECKPOINT, LOCK)  # in the secret folder, with which they are removed
 
 
 def release(state: State, out: Path, charge: Charge | None) -> Receipt | None:
-    """Move the best trial into `out`, its receipt last; whoever was interrupted here calls it once more."""
+    """Copy the best trial into `out`, its receipt last; whoever was interrupted here calls it once more."""
     best = state.best()
     if (out / RECEIPT).exists():
         return Receipt.read(out / RECEIPT)
@@ -39,8 +38,8 @@ def release(state: State, out: Path, charge: Charge | None) -> Receipt | None:
         _keep_all(state, out)
     others = sorted(path for path in folder.iterdir() if path.name not in (*_STAYS, RECEIPT))
     for path in others:
-        _move(path, out / path.name, copied=state.tuning.keep_trials)
-    _move(folder / RECEIPT, out / RECEIPT, copied=state.tuning.keep_trials)
+        _copy(path, out / path.name)
+    _copy(folder / RECEIPT, out / RECEIPT)
     return Receipt.read(out / RECEIPT)
 
 
@@ -98,11 +97,11 @@ def _keep_all(state: State, out: Path) -> None:
             write_json(target / "trial.json", {"settings": state.settings(number), "score": score})
 
 
-def _move(path: Path, target: Path, *, copied: bool) -> None:
-    if copied and path.is_dir():
-        shutil.copytree(path, target, dirs_exist_ok=True)
-    elif copied:
-        shutil.copy2(path, target)
+def _copy(path: Path, target: Path) -> None:
+    """As a new file, of now: when the best trial ended, or its file was born, says how many came after it."""
+    if path.is_dir():
+        target.mkdir(exist_ok=True)
+        for inner in sorted(path.iterdir()):
+            _copy(inner, target / inner.name)
     else:
-        path.replace(target)
-    os.utime(target)  # when the best trial ended says how many came after it
+        write_bytes(target, path.read_bytes())

@@ -117,9 +117,9 @@ def finish(out: Path, *, jobs: int = 1, engine: str = "loky", watch: Callable[[]
             if charge is not None:  # before anything of the result can be seen
                 charge.release(charge.entry.planned)
             receipt = release(state, out, charge)
+            state.remove()  # before the entry is settled, or a crash in between would leave what nobody can resume
             if charge is not None:
                 charge.settle()
-            state.remove()
         finally:
             if charge is not None:
                 charge.let_go()
