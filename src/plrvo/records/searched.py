@@ -75,7 +75,14 @@ def differences(receipt: dict[str, Any], plan: Plan, ledger: AnyLedger) -> Itera
         yield f"certified epsilon {certified} exceeds the budget {found.epsilon} of the search"
     if found.search.score is not None and not is_count(receipt["task"].get("held_out")):
         yield "its search scores on held-out examples, and its task tells of none"
+    if "held_out" in receipt["task"] and not _is_of_counts(found.search.score):
+        yield "its task holds examples out, and its search does not charge for counts of them"
     if not is_finite(written["score"]):
         yield f"search.score is {shortened(written['score'])}"
     if not isinstance(written["vary"], dict):
         yield f"search.vary is {shortened(written['vary'])}"
+
+
+def _is_of_counts(score: Ledger | None) -> bool:
+    """Whether an example that is scored on counts for one, in every trial (docs/selection.md, Theorem S3)."""
+    return score is not None and all(work.clip >= 1 and work.sample_rate == 1 for _, work in score.entries)

@@ -90,6 +90,9 @@ def _signed(document):
         (lambda d: d["search"].pop("vary"), "wrong form"),
         (lambda d: d.pop("search"), "holds examples out"),
         (lambda d: d["task"].pop("held_out"), "tells of none"),
+        (lambda d: d["search"]["cost"].update(score=None), "does not charge for counts"),
+        (lambda d: d["search"]["cost"]["score"][0]["workload"].update(clip=0.5), "does not charge for counts"),
+        (lambda d: d["search"]["cost"]["score"][0]["workload"].update(sample_rate=0.5), "does not charge for counts"),
     ],
 )
 def test_a_tampered_receipt_is_refused(searched, tmp_path, change, said):
