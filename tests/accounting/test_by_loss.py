@@ -8,6 +8,8 @@ from checks.attacks import SHAPES, TOLERANCE, Setting, attacked, certified, outc
 
 from plrvo.accounting import Ledger, Workload
 from plrvo.accounting.gaussian_curve import gaussian_delta
+from plrvo.accounting.loss_distribution import composed_delta
+from plrvo.accounting.step_profile import profile_steps
 from plrvo.noise import PLRV, GammaPLRV, Laplace, Noise, UniformSeed
 
 CNN = Setting(math.inf, 1.2, 0.01, 300, 10**6, 1e-5, "equal", 0)
@@ -76,3 +78,25 @@ def test_narrow_seeds_are_certified_as_laplace_noise(noise: Noise, clip: float, 
     found = Ledger().plus(noise, work).certified(1e-5)
     assert found.method == limit.method != "rdp"
     assert found.value == pytest.approx(limit.value, rel=2e-3, abs=0.0)  # tables and gifts go in steps
+
+
+SHARED = PLRV(UniformSeed(0.9, 1.1), shared=True)
+
+
+def test_an_added_example_may_show_more_and_nothing_beyond_its_highest_loss() -> None:
+    """At a large delta the other direction decides; above its highest loss its delta is 0, which has no logarithm."""
+    run = Ledger().plus(SHARED, Workload(0.16815481873337476, 3, 1.312872401899359, 1000))
+    assert run.lower(0.2) <= run.certified(0.2).value < 0.6
+
+
+def test_more_steps_than_points_of_a_grid_have_a_delta() -> None:
+    """Every loss within one cell of a grid that is wider and wider, without an end: T cells are too many points."""
+    steps = profile_steps(SHARED, Workload(1.0, 10**7, 3.1, 1000))
+    assert steps is not None
+    assert composed_delta([steps], 18.0) == 1.0
+
+
+def test_steps_beyond_memory_leave_the_other_bounds() -> None:
+    """The epsilon of a shared scale may be small where that of moments is not; other steps may be as large as that."""
+    run = Ledger().plus(SHARED, Workload(1e-5, 10**10, 9.0, 1)).plus(Laplace(1.0), Workload(0.5, 1, 1e6, 1))
+    assert run.certified(1e-5) == run.quick(1e-5)

@@ -55,7 +55,9 @@ _CUT = 1e-15  # share of delta that the tails of all steps may cost
 
 @lru_cache(maxsize=256)
 def estimate(steps: tuple[Step, ...], delta: float, guess: float) -> Estimate:
-    """Of all steps together; `guess` sets the grid, which may be coarse."""
+    """Of all steps together; `guess` sets the grid, which may be coarse. `inf` where losses do not fit into memory."""
+    if not all(part.moderate for part in steps):
+        return Estimate(math.inf, math.inf)
     losses, _ = _losses(steps, guess, delta, added=False, times=_COARSE)
     return Cumulants.of(losses).estimate(delta)
 
@@ -82,8 +84,8 @@ def _both(steps: tuple[Step, ...], delta: float, guess: float, target: float) ->
     # Removing an example shows more as a rule, and then one look at the other direction is enough, often a coarse one.
     for times in (_COARSE, 1):
         parts = _parts(steps, removed or guess, delta, added=True, times=times)
-        if parts.highest <= removed:
-            return removed  # up to the tails, which cost less than delta
+        if parts.highest <= removed and parts.lost <= delta:
+            return removed
         other = _Composed.of(parts, removed)
         if other is not None and other.delta(removed) <= delta:
             return removed
@@ -190,14 +192,15 @@ def _losses(
 
 
 def _parts(steps: Sequence[Step], epsilon: float, delta: float, added: bool, times: float = 1.0) -> _Parts:
+    before = math.inf
     while True:
         losses, interval = _losses(steps, epsilon, delta, added, times)
         cumulants = Cumulants.of(losses)
         window = Window.of(cumulants, interval, epsilon)
         excess = window.width / interval / _SOME_POINTS
-        if excess <= 1:
+        if excess <= 1 or excess > 0.99 * before:  # more steps than points, all of one loss: no interval will do
             return _Parts(losses, cumulants, window)
-        times *= 1.1 * excess
+        times, before = 1.1 * excess * times, excess
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,8 @@ class _Composed:
         if not self.delta(high) <= delta:
             return math.inf
         width, target = 1e-13 * high, math.log(delta)
-        root = root_between(lambda e: math.log(self.delta(e)) - target, low, high, width)
+        # Above the highest loss nothing is left where no outcome has an infinite one.
+        root = root_between(lambda e: math.log(max(self.delta(e), 5e-324)) - target, low, high, width)
         while not self.delta(root) <= delta:
             root, width = root + width, 2 * width
         return root
