@@ -247,6 +247,16 @@ def test_a_bracket_is_one_and_survives_a_file(noise):
     assert search.checked(1e-5).value == bracket.certified
 
 
+def test_clips_of_layers_leave_no_lower_bound_after_a_file_either():
+    """A ledger knows no layers, so that for noise other than Gaussian no attack is proved."""
+    work = Workload(sample_rate=1.0, steps=3, clip=1.0, dimension=50)
+    search = Search(NegativeBinomial.of_mean(4.0), (Ledger(((Laplace(1.0), work),), layered=True),))
+    read = Search.from_dict(search.to_dict())
+    assert read.layered
+    assert read.lower(1e-5) == search.lower(1e-5) == 0.0
+    assert Search(search.count, (Ledger(((Laplace(1.0), work),)),)).lower(1e-5) > 1.0
+
+
 def test_a_coarse_grid_bounds_large_deltas_nearly_as_well_as_a_fine_one():
     """Against dp-accounting's estimates from below and from above, which are other code on another grid."""
     sigma, rate, steps, epsilons = 2.4, 0.25, 12, (0.1, 0.3, 1.0)

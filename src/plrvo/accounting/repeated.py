@@ -8,7 +8,9 @@ apart, as for a single step (`loss_distribution`), and so does a step too many, 
 **Rounding.** Masses are tilted by theta, so that the tail that matters is composed without loss, and tilted back. The
 transform's error is added to every point. A mass errs by `times` times as much as that of a step, and by the tilts: u
 (64 + 4 theta |l|) for each step, u = 2^-53, and 8 u (|log M| + theta |l|) for the way back. What leaves the window at
-the bottom comes back at the top, where it shows more; what leaves at the top has Chernoff's bound, and is charged.
+the top has Chernoff's bound, and is charged. What leaves at the bottom is lost: at most e^-80 of the tilted mass
+(e^-500 where the window ends above it), so that a unit takes at most e^-80 of Chernoff's bound away from the delta of a
+run. The 64 u for each of its steps, which every mass is charged, are e^47 times that, and more.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from plrvo.accounting.window import Cumulants
 _U = 2.0**-53
 _AT_ONCE = 20_000  # steps that are composed in one stage
 _LOG_TAIL = 14.0  # by how much more than the tails of steps may lie outside the window, in logarithms
+_LOG_BOTTOM = -80.0  # logarithm of what may lie below it, of the tilted mass
 _MOST_POINTS = 1 << 17
 _FURTHEST = 500.0  # by which logarithm a mass below the tilt may be tilted back
 
@@ -70,7 +73,7 @@ def _composed(step: Step, times: int, count: int, theta: float, interval: float,
         # The bound is on the law itself, whose tail is the one that is charged.
         top, above = min(((laws.at(theta + s)[0] - log_tail) / (theta + s), theta + s) for s in tilts)
         top = min(max(top, mean), laws.highest)
-        bottom = max(max((value - laws.at(theta - s)[0] + min(log_tail, -40.0)) / s for s in tilts), laws.lowest)
+        bottom = max(max((value - laws.at(theta - s)[0] + min(log_tail, _LOG_BOTTOM)) / s for s in tilts), laws.lowest)
         bottom = max(bottom, (value - _FURTHEST) / theta)
         points = (top - bottom) / fine + 8
         if points <= _MOST_POINTS:

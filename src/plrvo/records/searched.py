@@ -66,6 +66,8 @@ def differences(receipt: dict[str, Any], plan: Plan, ledger: AnyLedger) -> Itera
     yield from differing("search.cost", written["cost"], found.search.to_dict())
     if not isinstance(ledger, Ledger) or ledger not in found.search.training:
         yield "its ledger is none of those that the search draws from"
+    if found.search.layered != plan.clipping.layered:
+        yield f"search.cost.layered is {found.search.layered}, and its clipping {plan.clipping}"
     if plan.epsilon is not None:
         yield "its plan has a budget of its own, beside that of the search"
     if receipt["complete"] is not True:

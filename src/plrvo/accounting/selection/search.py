@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plrvo.accounting.bracket import Epsilon
@@ -28,6 +28,7 @@ from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument, non_negative, probability
 
 METHOD = "selection"
+_KEYS = {"count", "training", "score", "held_out", "layered"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class Search:
     def parts(self) -> tuple[Trial, ...]:
         """What a trial is to one example: training, or a score."""
         return (Trial(self.training), *(() if self.score is None else (Trial((self.score,)),)))
+
+    @property
+    def layered(self) -> bool:
+        """Whether parts of a gradient have clips of their own, in every trial."""
+        return all(ledger.layered for ledger in self.training)
 
     def certified(self, delta: float) -> Certificate:
         """The certified epsilon of the search."""
@@ -111,19 +117,22 @@ class Search:
             "training": [ledger.to_list() for ledger in self.training],
             "score": None if self.score is None else self.score.to_list(),
             "held_out": self.held_out,
+            "layered": self.layered,
         }
 
     @staticmethod
     def from_dict(description: Any) -> Search:
         """The search that `to_dict` described."""
-        if not isinstance(description, Mapping) or description.keys() != {"count", "training", "score", "held_out"}:
-            raise InvalidArgument("search", description, "the keys count, training, score and held_out")
+        if not isinstance(description, Mapping) or description.keys() != _KEYS:
+            raise InvalidArgument("search", description, "the keys " + ", ".join(sorted(_KEYS)))
+        if not isinstance(description["layered"], bool):
+            raise InvalidArgument("layered", description["layered"], "true or false")
         if not isinstance(description["training"], list):
             raise InvalidArgument("search", description["training"], "a list of ledgers")
-        score = description["score"]
+        score, layered = description["score"], description["layered"]
         return Search(
             count_from_dict(description["count"]),
-            tuple(Ledger.from_list(items) for items in description["training"]),
+            tuple(replace(Ledger.from_list(items), layered=layered) for items in description["training"]),
             None if score is None else Ledger.from_list(score),
             description["held_out"],
         )
