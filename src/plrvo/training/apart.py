@@ -1,0 +1,183 @@
+"""Tries whether a module keeps examples apart: a row's outputs stay as they are whatever the other rows are.
+
+`probe` says what is tried, and when. All layers are looked at, and what goes into them: a head that starts at zero
+hides what is before it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from plrvo.training.call import Call
+from plrvo.training.layout import Layout
+from plrvo.training.state import State
+from plrvo.training.structure import map_leaves, tensors_in
+from plrvo.training.unchanged import EVERY_PASS, refuse_dependent
+from plrvo.validate import InvalidArgument
+
+_EXTREMES = (1e4, 1e-4, math.nan)
+_APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
+_CLOSE = 1e-3  # relative, for numbers by two ways: rounding is far below, and a wrong rule far above
+_CLOSE_HALF = 5e-2  # where activations have eight bits
+
+Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
+ITSELF = "forward itself"
+
+
+class Pass:
+    """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind."""
+
+    def __init__(self, module: nn.Module, call: Call, state: State) -> None:
+        self.rows, self.outputs = call.rows, dict[Use, Tensor]()
+        calls = Counter[str]()
+
+        def note(name: str) -> Any:
+            def hook(m: nn.Module, args: Any, output: Any) -> None:
+                self._keep(f"{name} ({type(m).__name__})", calls, output)
+                self._keep(f"what goes into {name} ({type(m).__name__})", calls, args)  # no layer may have made it
+
+            return hook
+
+        hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
+        try:
+            with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
+                self._keep(ITSELF, calls, module(*call.args, **call.kwargs))
+                self.state = state.now()
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _keep(self, name: str, calls: Counter[str], output: Any) -> None:
+        packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
+        for i, t in enumerate(tensors_in(output)):
+            if t.is_floating_point() and id(t) not in packed:
+                self.outputs[name, calls[name], i] = t.detach().clone()
+        calls[name] += 1
+
+
+def _packed_in(output: Any) -> set[int]:
+    found: list[PackedSequence] = []
+    map_leaves(output, lambda leaf: found.append(leaf) if isinstance(leaf, PackedSequence) else None, until=_is_packed)
+    return {id(packed.data) for packed in found}
+
+
+def _is_packed(value: Any) -> bool:
+    return isinstance(value, PackedSequence)
+
+
+def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
+    """Raise where a row's outputs change with the others; the layouts that were found."""
+    first = Pass(module, call, state)
+    drew = state.drew
+    same = Pass(module, call, state)
+    if names := first.state.differing(same.state):
+        refuse_dependent(module, min(names), what=EVERY_PASS)
+    one, two = first.outputs, same.outputs
+    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items()):
+        raise InvalidArgument(
+            "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
+            "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
+        )  # fmt: skip
+    if call.rows < 2:
+        return {}
+    layouts = _layouts(module, call, state, first)
+    for row in (0, call.rows - 1):
+        _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+    extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
+    for factor in [secrets.choice(extremes)] if extremes and again else extremes:
+        row = secrets.randbelow(call.rows)
+        try:
+            other = Pass(module, call.extreme(row, factor), state)
+        except Exception:  # a module that takes no such values cannot be tried with them
+            continue
+        _compare(module, first, other, row, layouts)
+    state.drew = drew
+    if not layouts and not any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
+        what = (
+            "outputs, or layers, with a row for each example, so that it can be tried whether it keeps examples apart"
+        )
+        raise InvalidArgument("module", type(module).__name__, what)
+    return layouts
+
+
+def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:
+    """What `check_apart` compares, for one row; layers that no earlier pass has called get a layout first."""
+    first = Pass(module, call, state)
+    if not first.outputs.keys() <= layouts.keys():
+        layouts |= {use: found for use, found in _layouts(module, call, state, first).items() if use not in layouts}
+    row = secrets.randbelow(call.rows)
+    _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+
+
+def _layouts(module: nn.Module, call: Call, state: State, first: Pass) -> dict[Use, list[Layout]]:
+    """Where the rows are in each output: in the dimension that grows with them."""
+    try:
+        more = Pass(module, call.one_more(), state).outputs
+    except Exception:  # it takes so many rows only: what has as many in their dimension
+        where = call.dimension
+        return {u: [Layout(where)] for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
+    found: dict[Use, list[Layout]] = {}
+    for use, t in first.outputs.items():
+        shape = more[use].shape if use in more else ()
+        if len(shape) != t.ndim:
+            continue
+        grown = [d for d in range(t.ndim) if t.shape[d] and shape[d] * call.rows == t.shape[d] * (call.rows + 1)]
+        if grown:
+            where = call.dimension if call.dimension in grown else grown[0]
+            # Where positions lie beside the rows, they may vary faster or slower than those: comparisons will tell.
+            found[use] = [Layout(where), Layout(where, rows_first=False)][: 1 if t.shape[where] == call.rows else 2]
+    return found
+
+
+def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dict[Use, list[Layout]]) -> None:
+    if first.state.differing(other.state):
+        refuse_dependent(module, min(first.state.differing(other.state)))
+    for use, one in first.outputs.items():
+        two = other.outputs.get(use)
+        if use not in layouts or two is None or one.shape != two.shape:
+            continue
+        layouts[use] = [
+            layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
+        ]
+        if not layouts[use]:
+            raise InvalidArgument(
+                "module",
+                type(module).__name__,
+                f"outputs of an example that do not change with other examples; {use[0]} mixes them "
+                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples "
+                "share and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first "
+                "dimension of one: mask[None]; examples keep their order in every layer, so that sequences are packed "
+                "with enforce_sorted=False)",
+            )
+
+
+def passes(module: nn.Module, call: Call, state: State) -> bool:
+    """Whether the module takes a call that was made up."""
+    try:
+        Pass(module, call, state)
+    except Exception:
+        return False
+    return True
+
+
+def closeness(module: nn.Module) -> float:
+    """How far numbers by two ways may be apart."""
+    parameters = list(module.parameters())
+    singles = all(p.dtype in (torch.float32, torch.float64) for p in parameters)
+    halves = not singles or (bool(parameters) and torch.is_autocast_enabled(parameters[0].device.type))
+    return _CLOSE_HALF if halves else _CLOSE
+
+
+def _all_close(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape:
+        return False
+    a, b = a.double(), b.double()
+    size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+    return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)
