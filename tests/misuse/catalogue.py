@@ -5,6 +5,7 @@ from __future__ import annotations
 import tests.misuse.calls
 import tests.misuse.carried
 import tests.misuse.fallback
+import tests.misuse.hidden
 import tests.misuse.kept
 import tests.misuse.later
 import tests.misuse.lengths

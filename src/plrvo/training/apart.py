@@ -23,6 +23,7 @@ from plrvo.training.unchanged import EVERY_PASS, refuse_dependent
 from plrvo.validate import InvalidArgument
 
 _EXTREMES = (1e4, 1e-4, math.nan)
+_HOLES = (math.nan, math.inf, -math.inf)
 _APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
 _CLOSE = 1e-3  # relative, for numbers by two ways: rounding is far below, and a wrong rule far above
 _CLOSE_HALF = 5e-2  # where activations have eight bits
@@ -98,6 +99,8 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
         except Exception:  # a module that takes no such values cannot be tried with them
             continue
         _compare(module, first, other, row, layouts)
+    if extremes:
+        _compare_with_holes(module, call, state, layouts, again)
     state.drew = drew
     if not layouts and not any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
         what = (
@@ -105,6 +108,29 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
         )
         raise InvalidArgument("module", type(module).__name__, what)
     return layouts
+
+
+def _compare_with_holes(
+    module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]], again: bool
+) -> None:
+    """What a module does with numbers that are none (it fills them in) must not come from the other rows either."""
+    for value in [secrets.choice(_HOLES)] if again else _HOLES:
+        row = secrets.randbelow(call.rows)
+        holed = call.holed(row, value)
+        try:
+            one, other = (Pass(module, c, state) for c in (holed, holed.extreme(row, _EXTREMES[0])))
+        except Exception:  # a module that takes no such values
+            continue
+        _compare(module, one, other, row, layouts)
+
+
+def check_as_it_came(module: nn.Module, call: Call, state: State) -> None:
+    """The same for rows with numbers that are none: a NaN is no less the same than any other number."""
+    try:
+        Pass(module, call, state)
+    except Exception:  # the pass itself will say so
+        return
+    check_apart(module, call, state, again=True)
 
 
 def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:

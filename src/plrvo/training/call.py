@@ -76,6 +76,38 @@ class Call:
         """With zeros in the place of numbers that are none."""
         return self.mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
 
+    def holed(self, row: int, value: float) -> Call:
+        """With a value that is no number in the place of a third of one row's, at random."""
+        generator = torch.Generator().manual_seed(secrets.randbits(60))
+
+        def changed(t: Tensor) -> Tensor:
+            if not t.is_floating_point() or not t.numel():
+                return t
+            t = t.clone()
+            of_row = t.select(self.dimension, row)
+            count = of_row.numel()
+            chosen = torch.zeros(count, dtype=torch.bool)
+            chosen[torch.randperm(count, generator=generator)[: -(-count // 3)]] = True
+            of_row.masked_fill_(chosen.view(of_row.shape).to(t.device), value)
+            return t
+
+        return self.mapped(changed, self.rows)
+
+    def as_it_came(self, most: int) -> Call | None:
+        """With so many rows, of which one or two at the ends have numbers that are none; None where none has."""
+        with_holes = torch.zeros(self.rows, dtype=torch.bool)
+        for number, t in enumerate(self.tensors()):
+            if number not in self.shared and self.has_rows(t) and t.is_floating_point():
+                by_row = t.detach().movedim(self.dimension, 0).reshape(self.rows, -1)
+                with_holes |= (~by_row.isfinite()).any(dim=1).cpu()
+        shuffled = secrets.SystemRandom()
+        ends = with_holes.nonzero().flatten().tolist()
+        if not ends or self.rows < 2:
+            return None
+        ends = shuffled.sample(ends, min(2, len(ends)))
+        between = shuffled.sample([i for i in range(self.rows) if i not in ends], min(most, self.rows) - len(ends))
+        return self.picked([*ends[:1], *between, *ends[1:]])
+
     def cut(self, kept: Mapping[tuple[int, int], tuple[int, int]]) -> Call:
         """With some dimensions of some of its `tensors()` cut to (start, length)."""
         numbers = iter(range(len(self.tensors())))

@@ -6,7 +6,8 @@ random), with every generator in the same state for both passes of a comparison,
 
 - *apart*: the other rows are replaced by copies of one, and by themselves times 10,000, over 10,000, and not numbers
   (integers stay); that row's outputs must stay as they were, in every layer (a head that starts at zero hides what is
-  before it), and so must what the module keeps (`state`);
+  before it), and so must what the module keeps (`state`). Also where some of that row's own numbers are none (missing
+  values), and in rows as they came, if some have such numbers;
 - *ragged*: both of these once more with lengths, masks and padding that differ from row to row (`ragged`), as a first
   batch may have all of one length;
 - *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row; and they must
@@ -33,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.apart import ITSELF, Pass, check_apart, closeness, compare_under_seed, passes
+from plrvo.training.apart import ITSELF, Pass, check_apart, check_as_it_came, closeness, compare_under_seed, passes
 from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.ragged import ragged
@@ -68,22 +69,22 @@ def probe(
     module: nn.Module, call: Call, per_example: PerExample, reduction: str, inputs: Inputs, *, again: bool = False
 ) -> Tried:
     """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
-    # A NaN equals nothing, itself included: such rows tell nothing about the module.
-    finite = call.finite()
     try:
-        return _probe(module, finite, per_example, reduction, again)
+        return _probe(module, call, per_example, reduction, again)
     except Exception:
         # An input without rows may be as large as the batch by chance. That it has none, earlier passes have shown.
         shared = inputs.shared(call)
         if not shared:
             raise
         with suppress(Exception):
-            return _probe(module, replace(finite, shared=finite.shared | shared), per_example, reduction, again)
+            return _probe(module, replace(call, shared=call.shared | shared), per_example, reduction, again)
         raise
 
 
 def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str, again: bool) -> Tried:
     state, weights = State(module), sums(dict(module.named_parameters()))
+    # Where rows have numbers that are none, gradients tell nothing about the module.
+    came, call = call.as_it_came(_FEW), call.finite()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the first step will say what there is to say
@@ -94,6 +95,10 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
                 few = call
                 Pass(module, few, state)
             layouts = check_apart(module, few, state, again)
+            if came is not None:
+                drew = state.drew
+                check_as_it_came(module, came, state)
+                state.drew = drew
             for _ in range(0 if again else _SEEDS - 1):
                 if not state.drew or call.rows < 2:
                     break
