@@ -66,3 +66,76 @@ def fills_by_itself(mode: str) -> None:
     x[0] = 1000.0
     for fill in (torch.nan_to_num, lambda x: torch.where(x.isnan(), x.nanmean(dim=1, keepdim=True), x)):
         assert effect_of_first(mode, x, y, Fills(fill)) <= WITHIN
+
+
+class Gated(nn.Module):
+    """A residual branch with a gate that starts at zero, over tokens, which no try makes extreme."""
+
+    def __init__(self, branch: Callable[[Tensor], Tensor], gate: Tensor) -> None:
+        super().__init__()
+        self.table, self.out = nn.Embedding(50, 8), nn.Linear(8, CLASSES)
+        self.branch, self.gate = branch, nn.Parameter(gate)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        h = self.table(ids).mean(dim=1)
+        return self.out(h + (self.gate - self.gate.detach()[-1].round()) * self.branch(h))  # type: ignore[no-any-return]
+
+
+class IntoAHead(Gated):
+    """Frozen features, centred over the batch, go by keyword into a head that starts at zero."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.tanh, torch.zeros(8))
+        self.table.requires_grad_(False)
+        nn.init.zeros_(self.out.weight)
+        self.out.weight.requires_grad_(False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        h = self.table(ids).mean(dim=1)
+        return self.out(input=h - h.mean(dim=0)) + self.gate[:CLASSES]  # type: ignore[no-any-return]
+
+
+def _words() -> tuple[Tensor, Tensor]:
+    x = torch.randint(1, 50, (40, 5), generator=torch.Generator().manual_seed(2))
+    x[0] = 0
+    return x, torch.zeros(40, dtype=torch.long)
+
+
+_GATES = {
+    "a gate of zeros": lambda: Gated(lambda h: h - h.mean(dim=0), torch.zeros(8)),
+    "zeros among the numbers of a gate": lambda: Gated(
+        lambda h: (h - h.mean(dim=0)) * (torch.arange(8) < 4), torch.tensor([0.0] * 4 + [1e-3] * 4)
+    ),
+    "the difference of a gate from one, which it is at first": lambda: Gated(lambda h: h.mean(dim=0), torch.ones(8)),
+    "a frozen head of zeros, called by keyword": IntoAHead,
+}
+
+for _name, _make in _GATES.items():
+
+    @B.row(
+        f"hide a layer that mixes examples behind {_name}",
+        "refused on the first batch: what is zero, or all the same, is tried with other numbers too",
+        modes=("bookkeeping", "hooks", "functorch"),
+        error=InvalidArgument,
+        match="mixes them",
+    )
+    def hidden(mode: str, make: Any = _make) -> None:
+        Private("auto" if mode == "bookkeeping" else mode, make()).released(*_words())
+
+
+@B.row(
+    "begin with gates and heads of zeros, and scales of ones, in a model that keeps examples apart",
+    "works, and no number of the model is another one after the tries",
+    modes=("functorch",),
+)
+def gated_by_itself(mode: str) -> None:
+    module = Gated(torch.tanh, torch.zeros(8))
+    nn.init.zeros_(module.out.weight)
+    before = {name: (p.detach().clone(), p._version) for name, p in module.named_parameters()}
+    Private(mode, module).module(_words()[0])
+    for name, p in module.named_parameters():
+        assert torch.equal(p, before[name][0])
+        assert p._version == before[name][1]
+    fresh = Gated(torch.tanh, torch.zeros(8))
+    fresh.table.weight.data[0] = 60.0
+    assert effect_of_first(mode, *_words(), fresh) <= WITHIN

@@ -40,13 +40,14 @@ class Pass:
         calls = Counter[str]()
 
         def note(name: str) -> Any:
-            def hook(m: nn.Module, args: Any, output: Any) -> None:
+            def hook(m: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
                 self._keep(f"{name} ({type(m).__name__})", calls, output)
-                self._keep(f"what goes into {name} ({type(m).__name__})", calls, args)  # no layer may have made it
+                # No layer may have made it.
+                self._keep(f"what goes into {name} ({type(m).__name__})", calls, (args, kwargs))
 
             return hook
 
-        hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
+        hooks = [m.register_forward_hook(note(name), with_kwargs=True) for name, m in module.named_modules() if name]
         try:
             with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
                 self._keep(ITSELF, calls, module(*call.args, **call.kwargs))
@@ -122,15 +123,6 @@ def _compare_with_holes(
         except Exception:  # a module that takes no such values
             continue
         _compare(module, one, other, row, layouts)
-
-
-def check_as_it_came(module: nn.Module, call: Call, state: State) -> None:
-    """The same for rows with numbers that are none: a NaN is no less the same than any other number."""
-    try:
-        Pass(module, call, state)
-    except Exception:  # the pass itself will say so
-        return
-    check_apart(module, call, state, again=True)
 
 
 def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:

@@ -7,7 +7,8 @@ random), with every generator in the same state for both passes of a comparison,
 - *apart*: the other rows are replaced by copies of one, and by themselves times 10,000, over 10,000, and not numbers
   (integers stay); that row's outputs must stay as they were, in every layer (a head that starts at zero hides what is
   before it), and so must what the module keeps (`state`). Also where some of that row's own numbers are none (missing
-  values), and in rows as they came, if some have such numbers;
+  values), and in rows as they came, if some have such numbers. And once more with random numbers for what is zero, or
+  all the same, in trainable parameters: a gate that starts at zero hides what it is multiplied with;
 - *ragged*: both of these once more with lengths, masks and padding that differ from row to row (`ragged`), as a first
   batch may have all of one length;
 - *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row; and they must
@@ -34,11 +35,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.apart import ITSELF, Pass, check_apart, check_as_it_came, closeness, compare_under_seed, passes
+from plrvo.training.apart import ITSELF, Pass, Use, check_apart, closeness, compare_under_seed, passes
 from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.ragged import ragged
-from plrvo.training.state import State, sums
+from plrvo.training.state import State, stirred, sums
 from plrvo.training.structure import tensors_in
 from plrvo.training.unchanged import refuse_parameters
 from plrvo.validate import InvalidArgument
@@ -94,11 +95,11 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
             except Exception:  # a module that takes no few rows: all of them, and its own error if those fail too
                 few = call
                 Pass(module, few, state)
-            layouts = check_apart(module, few, state, again)
-            if came is not None:
-                drew = state.drew
-                check_as_it_came(module, came, state)
-                state.drew = drew
+            layouts = _check_apart(module, few, state, again)
+            drew = state.drew
+            if came is not None and passes(module, came, state):  # else the pass itself will say so
+                _check_apart(module, came, state, again=True)
+            state.drew = drew
             for _ in range(0 if again else _SEEDS - 1):
                 if not state.drew or call.rows < 2:
                     break
@@ -111,7 +112,7 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
             learns = silent is not None
             not_sums = _not_sums(module, few, reduction, state)
             if not again and (varied := ragged(few)) is not None and passes(module, varied, state):
-                check_apart(module, varied, state, again=True)
+                _check_apart(module, varied, state, again=True)
                 _compare_gradients(module, varied, per_example, state, own, again=True)
                 not_sums |= _not_sums(module, varied, reduction, state)
             for _ in range(_SEEDS - 1 if drew and learns and not again and call.rows > 1 else 0):
@@ -121,6 +122,16 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
             return Tried(own, not_sums, learns, bool(silent))
     finally:
         state.restore()
+
+
+def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
+    """With its parameters as they are, and with others where they are zero, or all the same."""
+    layouts, drew = check_apart(module, call, state, again), state.drew
+    with stirred(module) as others:
+        if others and passes(module, call, state):
+            check_apart(module, call, state, again)
+    state.drew = drew
+    return layouts
 
 
 @contextmanager
