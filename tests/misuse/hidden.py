@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from tests.misuse.sensitivity import WITHIN, B
-from tests.misuse.setting import CLASSES, FEATURES, Private, data, effect_of_first
+from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, effect_of_first
 from torch import Tensor, nn
+from torch.nn import functional
 
 from plrvo.validate import InvalidArgument
 
@@ -139,3 +141,75 @@ def gated_by_itself(mode: str) -> None:
     fresh = Gated(torch.tanh, torch.zeros(8))
     fresh.table.weight.data[0] = 60.0
     assert effect_of_first(mode, *_words(), fresh) <= WITHIN
+
+
+class Tagger(nn.Module):
+    """Cuts its batch to the longest text, so that a batch of copies has outputs of another size."""
+
+    def __init__(self, centre: Callable[[Tensor], Any], longest: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 8).requires_grad_(False)
+        self.into, self.out, self.centre, self.longest = nn.Linear(8, 8), nn.Linear(8, CLASSES), centre, longest
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        x = self.table(ids[:, : int(self.longest(lengths))])
+        return self.out(torch.tanh(self.into(x - self.centre(x))))  # type: ignore[no-any-return]
+
+
+def _texts() -> tuple[Tensor, Tensor]:
+    """The ends of the batch are not the longest."""
+    lengths = 10 + torch.randperm(80, generator=torch.Generator().manual_seed(2))[:41]
+    lengths[[0, 1, 40]] = 9
+    ids = torch.randint(1, 49, (41, 90), generator=torch.Generator().manual_seed(3))
+    ids[0] = 49
+    return ids * (torch.arange(90) < lengths[:, None]), lengths
+
+
+def _of_tags(out: Tensor, lengths: Tensor) -> Tensor:
+    each = functional.cross_entropy(out.transpose(1, 2), torch.zeros(out.shape[:2], dtype=torch.long), reduction="none")
+    return ((each * (torch.arange(out.shape[1]) < lengths[:, None])).sum(dim=1) / lengths).mean()
+
+
+for _name, _centre, _longest in (
+    ("by a mean over all tokens of the batch", lambda x: x.mean(dim=(0, 1)), Tensor.amax),
+    ("by the last token of its longest text", lambda x: x[:, -1].sum(dim=0), Tensor.amax),
+    # No row by itself has this length.
+    (
+        "by a mean, at a length that all examples make together",
+        lambda x: x.mean(dim=(0, 1)),
+        lambda n: n.sum() % 50 + 9,
+    ),
+):
+
+    @B.row(
+        f"centre a batch that is cut to the longest of its texts {_name}",
+        "refused on the first batch: also the longest is tried beside others, and others within their lengths",
+        modes=("bookkeeping", "hooks"),
+        error=InvalidArgument,
+        match="mixes them",
+    )
+    def cut(mode: str, centre: Any = _centre, longest: Any = _longest) -> None:
+        ids, lengths = _texts()
+        run = Private(mode, Tagger(centre, longest))
+        run.released(ids, lengths, forward=lambda x: run.module(x, lengths), loss=_of_tags)
+
+
+@B.row(
+    "cut the batch to the longest of its texts, in a model that keeps examples apart",
+    "works: one example moves the sum by one clip at most",
+    modes=("bookkeeping", "hooks"),
+)
+def cut_by_itself(mode: str) -> None:
+    ids, lengths = _texts()
+    found = []
+    for start in (0, 1):
+        torch.manual_seed(1)
+        run = Private(mode, Tagger(lambda x: x.mean(dim=2, keepdim=True), Tensor.amax))
+        own = lengths[start:]
+        forward = functools.partial(_given, run.module, own)
+        found.append(run.released(ids[start:], own, forward=forward, loss=_of_tags))
+    assert float((found[0] - found[1]).norm()) / CLIP <= WITHIN
+
+
+def _given(module: Any, lengths: Tensor, ids: Tensor) -> Any:
+    return module(ids, lengths)

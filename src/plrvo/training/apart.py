@@ -90,8 +90,11 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
     if call.rows < 2:
         return {}
     layouts = _layouts(module, call, state, first)
+    resized = set[Use]()
     for row in (0, call.rows - 1):
-        _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+        resized |= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+    if resized:
+        _compare_in_size(module, call, state, first, layouts, resized)
     extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
     for factor in [secrets.choice(extremes)] if extremes and again else extremes:
         row = secrets.randbelow(call.rows)
@@ -154,26 +157,75 @@ def _layouts(module: nn.Module, call: Call, state: State, first: Pass) -> dict[U
     return found
 
 
-def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dict[Use, list[Layout]]) -> None:
+def _compare_in_size(
+    module: nn.Module, call: Call, state: State, first: Pass, layouts: dict[Use, list[Layout]], resized: set[Use]
+) -> None:
+    """Where copies of a row give outputs of another size, as in a model that cuts its batch to the longest.
+
+    Copies of the longest row do not, nor do other numbers in rows that are as long as before. What has another size
+    even so is compared at the positions that both have, if the module itself gives it.
+    """
+    waiting = set(resized)
+    for row in range(1, call.rows - 1):
+        if waiting:
+            waiting &= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+    for row in {0, secrets.randbelow(call.rows), call.rows - 1}:
+        filled = call.filled(row)
+        if passes(module, filled, state):
+            waiting &= _compare(module, first, Pass(module, filled, state), row, layouts)
+    copies = Pass(module, call.copies(0), state).outputs if any(use[0] == ITSELF for use in waiting) else {}
+    for use in waiting & copies.keys():
+        one, two = first.outputs[use], copies[use]
+        fitting = [layout for layout in layouts[use] if layout.fits(two, call.rows)]
+        if use[0] == ITSELF and fitting and not any(
+            _close_where_both_are(layout.of(one, call.rows, [0]), layout.of(two, call.rows, [0]), closeness(module))
+            for layout in fitting
+        ):  # fmt: skip
+            _refuse_mixing(module, use)
+
+
+def _close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
+    """From their beginning, or up to their end: either may be cut."""
+    both = [min(sizes) for sizes in zip(one.shape, two.shape, strict=True)]
+    for at_end in (False, True):
+        a, b = one.double(), two.double()
+        for d, n in enumerate(both):
+            a, b = (t.narrow(d, t.shape[d] - n if at_end else 0, n) for t in (a, b))
+        size = float(a.abs().nan_to_num(0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+        if torch.allclose(a, b, rtol=close, atol=close * size, equal_nan=True):
+            return True
+    return False
+
+
+def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dict[Use, list[Layout]]) -> set[Use]:
+    """What has another size than before, and could not be compared."""
+    resized = set[Use]()
     if first.state.differing(other.state):
         refuse_dependent(module, min(first.state.differing(other.state)))
     for use, one in first.outputs.items():
         two = other.outputs.get(use)
-        if use not in layouts or two is None or one.shape != two.shape:
+        if use not in layouts or two is None:
+            continue
+        if one.shape != two.shape:
+            resized.add(use)
             continue
         layouts[use] = [
             layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
         ]
         if not layouts[use]:
-            raise InvalidArgument(
-                "module",
-                type(module).__name__,
-                f"outputs of an example that do not change with other examples; {use[0]} mixes them "
-                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples "
-                "share and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first "
-                "dimension of one: mask[None]; examples keep their order in every layer, so that sequences are packed "
-                "with enforce_sorted=False)",
-            )
+            _refuse_mixing(module, use)
+    return resized
+
+
+def _refuse_mixing(module: nn.Module, use: Use) -> None:
+    raise InvalidArgument(
+        "module",
+        type(module).__name__,
+        f"outputs of an example that do not change with other examples; {use[0]} mixes them "
+        "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples share "
+        "and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first dimension of one: "
+        "mask[None]; examples keep their order in every layer, so that sequences are packed with enforce_sorted=False)",
+    )
 
 
 def passes(module: nn.Module, call: Call, state: State) -> bool:

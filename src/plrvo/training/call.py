@@ -56,6 +56,17 @@ class Call:
         """With one row in the place of all others."""
         return self.mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
 
+    def filled(self, row: int) -> Call:
+        """With one row's numbers in all others, where neither has a zero: lengths, masks and padding stay."""
+
+        def changed(t: Tensor) -> Tensor:
+            if t.ndim < self.dimension + 2:
+                return t
+            own = t.narrow(self.dimension, row, 1).expand_as(t)
+            return torch.where((t == 0) | (own == 0), t, own)
+
+        return self.mapped(changed, self.rows)
+
     def blank(self) -> Call:
         """With zeros in all rows."""
         return self.mapped(torch.zeros_like, self.rows)
