@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.descendants import Descendants, forget_descendants
+from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
@@ -80,6 +81,7 @@ class Watch:
         self._outputs: list[Output] = []
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
         self.rows = 0
+        self.draws: Draws | None = None  # that steps are settled against, as long as steps are to come
         self.seen_loss = self.is_trying = False
         self.learned_before = False  # whether gradients of this step have gone through to what is in front
         self.in_backward = False  # whether a loss that was seen is on its way back
@@ -229,6 +231,8 @@ class Watch:
     def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):
             if not self.is_trying:
+                if module is self.module and self.draws is not None:
+                    self._descendants.add_beside(tensors_in(output), at_a_batch=self.draws.current.out == 1)
                 self.go_on()
             return None
         self._unchanged.end()
