@@ -159,34 +159,58 @@ class Call:
 class Inputs:
     """Which inputs are the same for all examples, though as large as the batch: what earlier passes show of them.
 
-    A mask (T, T) is one, or (K, d) prototypes. They are known by a size that did not follow the batch's, or by being
-    the very tensor that came in the last pass. In a first batch that is as large by chance, nothing shows it.
+    A mask (T, T) is one, or (K, d) prototypes. They are known by a size that stayed the same, or was that of the
+    batch's own other dimensions, while the number of rows was another; or by being the very tensor that came in an
+    earlier step. In a first batch that is as large by chance, nothing shows it.
     """
 
     def __init__(self) -> None:
         # By how many tensors a call has: calls of two forms may take turns.
-        self._without_rows: dict[int, set[int]] = defaultdict(set)
+        self._sizes: dict[int, dict[int, set[int]]] = defaultdict(dict)  # of what had no rows
+        self._follows: dict[int, dict[int, set[int]]] = defaultdict(dict)  # dimensions of the batch that it was like
+        self._now: dict[int, list[tuple[weakref.ref[Tensor], int]]] = {}  # of the step under way
         self._last: dict[int, list[tuple[weakref.ref[Tensor], int]]] = {}
 
     def note(self, call: Call) -> None:
         """A pass that has begun."""
         tensors = call.tensors()
-        self._without_rows[len(tensors)] |= {number for number, t in enumerate(tensors) if not call.has_rows(t)}
-        self._last[len(tensors)] = [(weakref.ref(t), t._version) for t in tensors]
+        for number, t in enumerate(tensors):
+            if t.ndim > call.dimension and not call.has_rows(t):
+                size = t.shape[call.dimension]
+                self._sizes[len(tensors)].setdefault(number, set()).add(size)
+                like = _dimensions_of(call, size)
+                self._follows[len(tensors)].setdefault(number, like).intersection_update(like)
+        self._now[len(tensors)] = [(weakref.ref(t), t._version) for t in tensors]
+
+    def new_step(self) -> None:
+        """Passes of one step may be given the same tensors, though these have rows."""
+        self._last |= self._now
+        self._now = {}
 
     def shared(self, call: Call) -> frozenset[int]:
         """Those of a call, by number; the first tensor with rows is the batch."""
         tensors = call.tensors()
-        last = self._last.get(len(tensors))
-        if last is None:
-            return frozenset()
+        count = len(tensors)
+        last = self._last.get(count)
+        like = _dimensions_of(call, call.rows)
         with_rows = [number for number, t in enumerate(tensors) if call.has_rows(t)]
         return frozenset(
             number
             for number in with_rows[1:]
-            if number in self._without_rows[len(tensors)]
-            or (last[number][0]() is tensors[number] and last[number][1] == tensors[number]._version)
+            if call.rows in self._sizes[count].get(number, ())
+            or like & self._follows[count].get(number, set())
+            or (
+                last is not None
+                and last[number][0]() is tensors[number]
+                and last[number][1] == tensors[number]._version
+            )
         )
+
+
+def _dimensions_of(call: Call, size: int) -> set[int]:
+    """Which dimensions of the batch, but for that of its rows, have this size."""
+    batch = next((t for t in call.tensors() if call.has_rows(t)), None)
+    return set() if batch is None else {d for d, n in enumerate(batch.shape) if n == size and d != call.dimension}
 
 
 def without_rows(output: Any, dimension: int) -> Any:

@@ -116,6 +116,7 @@ class Watch:
         self.pause()
         self._stop_recording()
         self._descendants.new_step()
+        self._seen_inputs.new_step()
 
     def pause(self) -> None:
         """Hear of no operation until `go_on`: what happens inside of the module, or is ours."""
