@@ -59,7 +59,7 @@ class Pass:
     def _keep(self, name: str, calls: Counter[str], output: Any) -> None:
         packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
         for i, t in enumerate(tensors_in(output)):
-            if t.is_floating_point() and id(t) not in packed:
+            if (t.is_floating_point() or name == ITSELF) and id(t) not in packed:
                 self.outputs[name, calls[name], i] = t.detach().clone()
         calls[name] += 1
 
@@ -67,7 +67,7 @@ class Pass:
 def _packed_in(output: Any) -> set[int]:
     found: list[PackedSequence] = []
     map_leaves(output, lambda leaf: found.append(leaf) if isinstance(leaf, PackedSequence) else None, until=_is_packed)
-    return {id(packed.data) for packed in found}
+    return {id(t) for packed in found for t in tensors_in(tuple(packed))}
 
 
 def _is_packed(value: Any) -> bool:
@@ -75,14 +75,18 @@ def _is_packed(value: Any) -> bool:
 
 
 def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
-    """Raise where a row's outputs change with the others; the layouts that were found."""
+    """Raise where a row's outputs change with the others; the layouts that were found.
+
+    None for what the module itself gives and no gradient goes through, where it changes with other examples (a
+    statistic of the batch, a mask of whole numbers): to look at it is fine, and a loss may not be made of it.
+    """
     first = Pass(module, call, state)
     drew = state.drew
     same = Pass(module, call, state)
     if names := first.state.differing(same.state):
         refuse_dependent(module, min(names), what=EVERY_PASS)
     one, two = first.outputs, same.outputs
-    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items()):
+    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items() if t.is_floating_point()):
         raise InvalidArgument(
             "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
             "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
@@ -106,7 +110,7 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
     if extremes:
         _compare_with_holes(module, call, state, layouts, again)
     state.drew = drew
-    if not layouts and not any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
+    if not any(layouts.values()) and not any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
         what = (
             "outputs, or layers, with a row for each example, so that it can be tried whether it keeps examples apart"
         )
@@ -204,7 +208,13 @@ def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dic
         refuse_dependent(module, min(first.state.differing(other.state)))
     for use, one in first.outputs.items():
         two = other.outputs.get(use)
-        if use not in layouts or two is None:
+        if two is None:
+            continue
+        if use not in layouts:
+            if use[0] == ITSELF and not _same_where_both_are(one, two):
+                layouts[use] = []
+            continue
+        if not layouts[use]:
             continue
         if one.shape != two.shape:
             resized.add(use)
@@ -212,9 +222,18 @@ def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dic
         layouts[use] = [
             layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
         ]
-        if not layouts[use]:
+        if not layouts[use] and one.is_floating_point():
             _refuse_mixing(module, use)
     return resized
+
+
+def _same_where_both_are(one: Tensor, two: Tensor) -> bool:
+    """Of what has no rows: it may be cut to the longest."""
+    if one.ndim != two.ndim:
+        return False
+    for d, n in enumerate(map(min, one.shape, two.shape)):
+        one, two = one.narrow(d, 0, n), two.narrow(d, 0, n)
+    return _all_close(one, two)
 
 
 def _refuse_mixing(module: nn.Module, use: Use) -> None:
@@ -248,6 +267,9 @@ def closeness(module: nn.Module) -> float:
 def _all_close(a: Tensor, b: Tensor) -> bool:
     if a.shape != b.shape:
         return False
+    a, b = (torch.view_as_real(t) if t.is_complex() else t for t in (a, b))
+    if not a.is_floating_point():
+        return torch.equal(a, b)
     a, b = a.double(), b.double()
     size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
     return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)

@@ -62,6 +62,7 @@ class Tried:
 
     layouts: dict[int, Layout] = field(default_factory=dict)
     not_sums: set[int] = field(default_factory=set)  # numbers that are no sums over examples
+    statistics: set[int] = field(default_factory=set)  # that change with other examples, and want no gradient
     learns: bool = False  # whether there is something to learn from
     silent: bool = False  # whether a parameter had no gradient, as all do behind a layer that starts at zero
 
@@ -98,7 +99,7 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
             layouts = _check_apart(module, few, state, again)
             drew = state.drew
             if came is not None and passes(module, came, state):  # else the pass itself will say so
-                _check_apart(module, came, state, again=True)
+                _add_statistics(layouts, _check_apart(module, came, state, again=True))
             state.drew = drew
             for _ in range(0 if again else _SEEDS - 1):
                 if not state.drew or call.rows < 2:
@@ -106,20 +107,21 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
                 state.reseed()
                 compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
             refuse_parameters(module, weights, sums(dict(module.named_parameters())))
-            own = {place: found[0] for (name, _, place), found in layouts.items() if name == ITSELF}
+            own = {place: found[0] for (name, _, place), found in layouts.items() if name == ITSELF and found}
             drew = state.drew
             silent = _compare_gradients(module, few, per_example, state, own, again)
             learns = silent is not None
             not_sums = _not_sums(module, few, reduction, state)
             if not again and (varied := ragged(few)) is not None and passes(module, varied, state):
-                _check_apart(module, varied, state, again=True)
+                _add_statistics(layouts, _check_apart(module, varied, state, again=True))
                 _compare_gradients(module, varied, per_example, state, own, again=True)
                 not_sums |= _not_sums(module, varied, reduction, state)
             for _ in range(_SEEDS - 1 if drew and learns and not again and call.rows > 1 else 0):
                 state.reseed()
                 two = few if few is call else call.some(2)
                 _compare_gradients(module, two, per_example, state, own, again, linearly=False)
-            return Tried(own, not_sums, learns, bool(silent))
+            statistics = {place for (name, _, place), found in layouts.items() if name == ITSELF and not found}
+            return Tried(own, not_sums, statistics, learns, bool(silent))
     finally:
         state.restore()
 
@@ -129,9 +131,13 @@ def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> di
     layouts, drew = check_apart(module, call, state, again), state.drew
     with stirred(module) as others:
         if others and passes(module, call, state):
-            check_apart(module, call, state, again)
+            _add_statistics(layouts, check_apart(module, call, state, again))
     state.drew = drew
     return layouts
+
+
+def _add_statistics(layouts: dict[Use, list[Layout]], others: dict[Use, list[Layout]]) -> None:
+    layouts |= {use: [] for use, found in others.items() if not found}
 
 
 @contextmanager
