@@ -182,3 +182,34 @@ def as_large_as_a_try(mode: str) -> None:
         run = Private(mode, Compared())
         table = torch.linspace(-1, 1, size * 4).view(size, 4)
         run.train(steps=2, forward=lambda x, run=run, table=table: run.module(x, table))
+
+
+class Attends(nn.Module):
+    """Attends to a table that comes with the call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        return self.out((self.first(x) @ table.t()).softmax(dim=1) @ table)  # type: ignore[no-any-return]
+
+
+@B.row(
+    "give the module a public table in some steps, and the batch itself in its place in a later one",
+    "refused before that pass: what had another size is not taken for shared",
+    modes=("bookkeeping", "hooks", "functorch"),
+    error=InvalidArgument,
+    match="mixes them",
+)
+def table_then_batch(mode: str) -> None:
+    run = Private(mode, Attends())
+    public = torch.linspace(-1, 1, 7 * FEATURES).view(7, FEATURES)
+
+    def forward(x: Tensor) -> Any:
+        return run.module(x, public if run.optimizer.steps_taken < OFF else x.clone())
+
+    try:
+        run.train(forward=forward)
+    finally:
+        assert run.optimizer.steps_taken == OFF

@@ -99,6 +99,55 @@ def as_an_input(mode: str) -> None:
     _train(mode, _Loop.moving, "input", after=mode == "hooks")
 
 
+def _features(run: Private, x: Tensor, *, evaluate: bool) -> Tensor:
+    run.module.train(not evaluate)
+    with torch.no_grad():
+        found: Tensor = run.module(x)
+    run.module.train()
+    return found
+
+
+for _name, _evaluate in {"under `no_grad`": False, "in eval mode": True}.items():
+
+    @B.row(
+        f"keep features of a batch that the module computes {_name}, and use them in the loss of the next",
+        "refused in that step: what comes between two steps is of no batch that follows",
+        modes=("bookkeeping", "hooks"),
+        error=NotASum,
+        match="made of outputs of an earlier step",
+    )
+    def without_gradients(mode: str, evaluate: bool = _evaluate) -> None:
+        run, centre = Private(mode, loss_reduction="sum"), torch.zeros(CLASSES)
+        for x, y in run.loader:
+            run.optimizer.zero_grad()
+            functional.cross_entropy(run.module(x) - centre, y, reduction="sum").backward()
+            if mode == "hooks":
+                centre = _features(run, x, evaluate=evaluate).mean(dim=0)
+            run.optimizer.step()
+            assert run.optimizer.steps_taken < 2, "the second step is made of the first one's outputs"
+            if mode != "hooks":
+                centre = _features(run, x, evaluate=evaluate).mean(dim=0)
+
+
+@B.row(
+    "learn from what the module itself says of the batch without gradients (its own labels), and evaluate in between",
+    "works: a row of the batch is the example's own",
+    modes=("bookkeeping", "hooks"),
+)
+def own_labels(mode: str) -> None:
+    run, log = Private(mode, steps=4), list[Tensor]()
+    for x, _ in run.loader:
+        wanted = _features(run, x, evaluate=True).softmax(dim=1)
+        run.optimizer.zero_grad()
+        outputs = run.module(x)
+        labels = _features(run, x, evaluate=False).argmax(dim=1)
+        each = functional.cross_entropy(outputs, wanted, reduction="none")
+        (each + functional.cross_entropy(outputs, labels, reduction="none")).mean().backward()
+        run.optimizer.step()
+        log.append(_features(run, x, evaluate=True).mean())
+    assert run.optimizer.steps_taken == 4
+
+
 def _constant(run: Any, o: Tensor, of: dict[str, Any]) -> Tensor:
     """Only a size comes from the outputs of the first step."""
     return of.setdefault("ones", torch.ones_like(o[0])) * o

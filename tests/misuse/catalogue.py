@@ -5,11 +5,13 @@ from __future__ import annotations
 import tests.misuse.calls
 import tests.misuse.carried
 import tests.misuse.fallback
+import tests.misuse.hidden
 import tests.misuse.kept
 import tests.misuse.later
 import tests.misuse.lengths
 import tests.misuse.losses
-import tests.misuse.odd_places  # noqa: F401 - all add their rows to B
+import tests.misuse.odd_places
+import tests.misuse.statistics  # noqa: F401 - all add their rows to B
 from tests.misuse.noise import A
 from tests.misuse.numbers import D
 from tests.misuse.records import E

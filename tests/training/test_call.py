@@ -57,11 +57,21 @@ def test_what_is_shared_is_known_by_its_size_or_by_being_the_same_tensor():
     call = Call((torch.ones(4, 2), prototypes), {}, 4)
     assert inputs.shared(call) == frozenset()
     inputs.note(call)
+    assert inputs.shared(call) == frozenset()  # both passes of a step may be given the same rows
+    inputs.new_step()
     assert inputs.shared(call) == {1}  # never the batch itself
     prototypes += 1
     assert inputs.shared(call) == frozenset()
     inputs.note(Call((torch.ones(7, 2), prototypes), {}, 7))
     assert inputs.shared(Call((torch.ones(4, 2), torch.ones(4, 3)), {}, 4)) == {1}
+
+
+def test_what_had_another_size_is_shared_only_if_it_follows_the_batch_in_another_dimension():
+    inputs = Inputs()
+    for rows, length in ((9, 5), (7, 6)):
+        inputs.note(Call((torch.ones(rows, length), torch.ones(3, 2), torch.eye(length)), {}, rows))
+        inputs.new_step()
+    assert inputs.shared(Call((torch.ones(8, 8), torch.ones(8, 2), torch.eye(8)), {}, 8)) == {2}
 
 
 def test_what_has_no_rows_has_none_in_a_part_of_the_batch():

@@ -56,6 +56,17 @@ class Call:
         """With one row in the place of all others."""
         return self.mapped(lambda t: t.narrow(self.dimension, row, 1).expand_as(t).contiguous(), self.rows)
 
+    def filled(self, row: int) -> Call:
+        """With one row's numbers in all others, where neither has a zero: lengths, masks and padding stay."""
+
+        def changed(t: Tensor) -> Tensor:
+            if t.ndim < self.dimension + 2:
+                return t
+            own = t.narrow(self.dimension, row, 1).expand_as(t)
+            return torch.where((t == 0) | (own == 0), t, own)
+
+        return self.mapped(changed, self.rows)
+
     def blank(self) -> Call:
         """With zeros in all rows."""
         return self.mapped(torch.zeros_like, self.rows)
@@ -75,6 +86,38 @@ class Call:
     def finite(self) -> Call:
         """With zeros in the place of numbers that are none."""
         return self.mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
+
+    def holed(self, row: int, value: float) -> Call:
+        """With a value that is no number in the place of a third of one row's, at random."""
+        generator = torch.Generator().manual_seed(secrets.randbits(60))
+
+        def changed(t: Tensor) -> Tensor:
+            if not t.is_floating_point() or not t.numel():
+                return t
+            t = t.clone()
+            of_row = t.select(self.dimension, row)
+            count = of_row.numel()
+            chosen = torch.zeros(count, dtype=torch.bool)
+            chosen[torch.randperm(count, generator=generator)[: -(-count // 3)]] = True
+            of_row.masked_fill_(chosen.view(of_row.shape).to(t.device), value)
+            return t
+
+        return self.mapped(changed, self.rows)
+
+    def as_it_came(self, most: int) -> Call | None:
+        """With so many rows, of which one or two at the ends have numbers that are none; None where none has."""
+        with_holes = torch.zeros(self.rows, dtype=torch.bool)
+        for number, t in enumerate(self.tensors()):
+            if number not in self.shared and self.has_rows(t) and t.is_floating_point():
+                by_row = t.detach().movedim(self.dimension, 0).reshape(self.rows, -1)
+                with_holes |= (~by_row.isfinite()).any(dim=1).cpu()
+        shuffled = secrets.SystemRandom()
+        ends = with_holes.nonzero().flatten().tolist()
+        if not ends or self.rows < 2:
+            return None
+        ends = shuffled.sample(ends, min(2, len(ends)))
+        between = shuffled.sample([i for i in range(self.rows) if i not in ends], min(most, self.rows) - len(ends))
+        return self.picked([*ends[:1], *between, *ends[1:]])
 
     def cut(self, kept: Mapping[tuple[int, int], tuple[int, int]]) -> Call:
         """With some dimensions of some of its `tensors()` cut to (start, length)."""
@@ -116,34 +159,58 @@ class Call:
 class Inputs:
     """Which inputs are the same for all examples, though as large as the batch: what earlier passes show of them.
 
-    A mask (T, T) is one, or (K, d) prototypes. They are known by a size that did not follow the batch's, or by being
-    the very tensor that came in the last pass. In a first batch that is as large by chance, nothing shows it.
+    A mask (T, T) is one, or (K, d) prototypes. They are known by a size that stayed the same, or was that of the
+    batch's own other dimensions, while the number of rows was another; or by being the very tensor that came in an
+    earlier step. In a first batch that is as large by chance, nothing shows it.
     """
 
     def __init__(self) -> None:
         # By how many tensors a call has: calls of two forms may take turns.
-        self._without_rows: dict[int, set[int]] = defaultdict(set)
+        self._sizes: dict[int, dict[int, set[int]]] = defaultdict(dict)  # of what had no rows
+        self._follows: dict[int, dict[int, set[int]]] = defaultdict(dict)  # dimensions of the batch that it was like
+        self._now: dict[int, list[tuple[weakref.ref[Tensor], int]]] = {}  # of the step under way
         self._last: dict[int, list[tuple[weakref.ref[Tensor], int]]] = {}
 
     def note(self, call: Call) -> None:
         """A pass that has begun."""
         tensors = call.tensors()
-        self._without_rows[len(tensors)] |= {number for number, t in enumerate(tensors) if not call.has_rows(t)}
-        self._last[len(tensors)] = [(weakref.ref(t), t._version) for t in tensors]
+        for number, t in enumerate(tensors):
+            if t.ndim > call.dimension and not call.has_rows(t):
+                size = t.shape[call.dimension]
+                self._sizes[len(tensors)].setdefault(number, set()).add(size)
+                like = _dimensions_of(call, size)
+                self._follows[len(tensors)].setdefault(number, like).intersection_update(like)
+        self._now[len(tensors)] = [(weakref.ref(t), t._version) for t in tensors]
+
+    def new_step(self) -> None:
+        """Passes of one step may be given the same tensors, though these have rows."""
+        self._last |= self._now
+        self._now = {}
 
     def shared(self, call: Call) -> frozenset[int]:
         """Those of a call, by number; the first tensor with rows is the batch."""
         tensors = call.tensors()
-        last = self._last.get(len(tensors))
-        if last is None:
-            return frozenset()
+        count = len(tensors)
+        last = self._last.get(count)
+        like = _dimensions_of(call, call.rows)
         with_rows = [number for number, t in enumerate(tensors) if call.has_rows(t)]
         return frozenset(
             number
             for number in with_rows[1:]
-            if number in self._without_rows[len(tensors)]
-            or (last[number][0]() is tensors[number] and last[number][1] == tensors[number]._version)
+            if call.rows in self._sizes[count].get(number, ())
+            or like & self._follows[count].get(number, set())
+            or (
+                last is not None
+                and last[number][0]() is tensors[number]
+                and last[number][1] == tensors[number]._version
+            )
         )
+
+
+def _dimensions_of(call: Call, size: int) -> set[int]:
+    """Which dimensions of the batch, but for that of its rows, have this size."""
+    batch = next((t for t in call.tensors() if call.has_rows(t)), None)
+    return set() if batch is None else {d for d, n in enumerate(batch.shape) if n == size and d != call.dimension}
 
 
 def without_rows(output: Any, dimension: int) -> Any:

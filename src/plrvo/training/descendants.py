@@ -1,10 +1,11 @@
 """What was computed from a module's outputs, for as long as somebody holds it: also after the step that they are of.
 
 An output that a loop keeps (a queue of features, a moving mean, prototypes of classes) carries its example into steps
-that the example is not in. So everything that torch computes from outputs is known by its memory, with the step of the
-oldest output that went into it, copies in place included: a loss, or an input of the module, that is made of an earlier
-step's is refused (`watch`). Only weak references are held, so that what a loop logs costs no memory of ours. Numbers
-that pass through Python or NumPy (`.item()`, `.numpy()`) are lost on the way.
+that the example is not in, whether it is of a training pass or of one without gradients. So everything that torch
+computes from outputs is known by its memory, with the step of the oldest output that went into it, copies in place
+included: a loss, or an input of the module, that is made of an earlier step's is refused (`watch`). Only weak
+references are held, so that what a loop logs costs no memory of ours. Numbers that pass through Python or NumPy
+(`.item()`, `.numpy()`) are lost on the way.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Descendants(Listener):
         super().__init__()
         self.step = 0
         self._known: dict[int, tuple[Any, int]] = {}  # a weak reference, and the step
+        self._let_go = set[int]()  # those of them that nobody can compute once more
         self._next_look = _FEW
         _alive.add(self)
 
@@ -49,17 +51,26 @@ class Descendants(Listener):
         return result
 
     def add(self, tensors: Iterable[Tensor]) -> None:
-        """Outputs of the step under way."""
+        """Outputs of the step under way, which were let go."""
         for t in tensors:
             self._know(t, self.step)
+            self._let_go.add(memory_of(t))
+
+    def add_beside(self, tensors: Iterable[Tensor], *, at_a_batch: bool) -> None:
+        """Outputs of a pass without gradients: of the batch under way, or of whatever else between two steps."""
+        self.look()
+        for t in tensors:
+            self._know(t, self.step if at_a_batch else self.step - 1)
 
     def follow(self, operations: Sequence[Operation], outputs: Collection[int]) -> None:
         """What operations of the step under way have made from outputs, which are given by their memory."""
         for operation in operations:
-            self._follow(operation, outputs)
+            self._follow(operation, outputs, let_go=True)
 
     def is_one(self, t: Tensor) -> bool:
-        return memory_of(t) in self._known
+        """Whether it was let go: not what a pass without gradients gives in the step under way."""
+        memory = memory_of(t)
+        return memory in self._known and (memory in self._let_go or self.is_of_an_earlier_step(t))
 
     def is_of_an_earlier_step(self, t: Tensor) -> bool:
         found = self._known.get(memory_of(t))
@@ -73,6 +84,7 @@ class Descendants(Listener):
         """Forget what is gone: where much is known, each time that it has doubled."""
         if len(self._known) <= _FEW or len(self._known) >= self._next_look:
             self._known = {memory: found for memory, found in self._known.items() if not found[0].expired()}
+            self._let_go &= self._known.keys()
             self._next_look = 2 * len(self._known)
 
     def resume(self) -> None:
@@ -81,9 +93,9 @@ class Descendants(Listener):
 
     def forget(self) -> None:
         self.pause()
-        self._known = {}
+        self._known, self._let_go = {}, set()
 
-    def _follow(self, operation: Operation, outputs: Collection[int]) -> None:
+    def _follow(self, operation: Operation, outputs: Collection[int], let_go: bool = False) -> None:
         function = getattr(operation.function, "overloadpacket", None)
         if function in _SIZES_ONLY:
             return
@@ -93,6 +105,7 @@ class Descendants(Listener):
         steps = []
         for t in operation.given():
             memory = memory_of(t)
+            let_go |= memory in self._let_go
             if memory in self._known:
                 steps.append(self._known[memory][1])
             elif memory in outputs:
@@ -100,6 +113,8 @@ class Descendants(Listener):
         for t in (*operation.results, *changed) if steps else ():
             if memory_of(t) not in outputs:
                 self._know(t, min(steps))
+                if let_go:
+                    self._let_go.add(memory_of(t))
 
     def _know(self, t: Tensor, step: int) -> None:
         memory = memory_of(t)

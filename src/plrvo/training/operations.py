@@ -60,6 +60,15 @@ def leading_to_memory(operations: Sequence[Operation], wanted: set[int]) -> list
     return steps
 
 
+def started_from(steps: Sequence[Operation]) -> list[Tensor]:
+    """What operations are given that none of them has made."""
+    made, found = set[int](), dict[int, Tensor]()
+    for step in steps:
+        found |= {id(t): t for t in step.given() if id(t) not in made}
+        made |= {id(t) for t in step.results}
+    return list(found.values())
+
+
 def written(operation: Operation) -> list[Tensor]:
     """The tensors that an operation changes in place."""
     schema = operation.function._schema

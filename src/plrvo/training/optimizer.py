@@ -77,6 +77,7 @@ class NoiseMixin(_Base):
         self._factors_of = {"noise": 1.0, "clip": 1.0}
         self.accountant, self.sample_rate, self.most_steps = accountant, sample_rate, most_steps
         self.draws, self.watch = draws, watch
+        watch.draws = draws
         self.postprocess = postprocess
         self._use(noise, clip)
         self._hooks: list[Callable[[Any], None]] = []
@@ -279,6 +280,8 @@ class NoiseMixin(_Base):
         """What the loop makes of the module's outputs after the step; after the last one nothing comes of it."""
         if self.most_steps is None or self.steps_taken < self.most_steps:
             self.watch.go_on()
+        else:
+            self.watch.draws = None
 
     def _refuse_other_callers(self, *_: Any) -> None:
         if not self._is_stepping:

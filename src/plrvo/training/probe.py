@@ -6,7 +6,9 @@ random), with every generator in the same state for both passes of a comparison,
 
 - *apart*: the other rows are replaced by copies of one, and by themselves times 10,000, over 10,000, and not numbers
   (integers stay); that row's outputs must stay as they were, in every layer (a head that starts at zero hides what is
-  before it), and so must what the module keeps (`state`);
+  before it), and so must what the module keeps (`state`). Also where some of that row's own numbers are none (missing
+  values), and in rows as they came, if some have such numbers. And once more with random numbers for what is zero, or
+  all the same, in trainable parameters: a gate that starts at zero hides what it is multiplied with;
 - *ragged*: both of these once more with lengths, masks and padding that differ from row to row (`ragged`), as a first
   batch may have all of one length;
 - *gradients*: those of each row alone, by plain autograd, must be what the wrapper computes for that row; and they must
@@ -25,7 +27,6 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -33,30 +34,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
+from plrvo.training.apart import ITSELF, Pass, Use, check_apart, closeness, compare_under_seed, passes
 from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.ragged import ragged
-from plrvo.training.state import State, sums
-from plrvo.training.structure import map_leaves, tensors_in
-from plrvo.training.unchanged import EVERY_PASS, refuse_dependent, refuse_parameters
+from plrvo.training.state import State, stirred, sums
+from plrvo.training.structure import tensors_in
+from plrvo.training.unchanged import refuse_parameters
 from plrvo.validate import InvalidArgument
 
 ROWS = 8  # of the batch
 _FEW = 4  # for every seed but the first
 _SEEDS = 16
-_EXTREMES = (1e4, 1e-4, math.nan)
 _FACTOR = 2.0**13  # so that products are exact
 # Of one row, and of the others.
 _WEIGHTINGS = ((1.0, _FACTOR), (1.0, 1 / _FACTOR), (_FACTOR, _FACTOR), (1 / _FACTOR, 1 / _FACTOR))
-_APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
-_CLOSE = 1e-3  # relative, for gradients by two ways: rounding is far below, and a wrong rule far above
-_CLOSE_HALF = 5e-2  # where activations have eight bits
-
-Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
-_ITSELF = "forward itself"
-
 
 # What the wrapper computes: from a function that gives the sum of all rows' scores, and the number of rows, to the
 # gradients of each row.
@@ -69,6 +62,7 @@ class Tried:
 
     layouts: dict[int, Layout] = field(default_factory=dict)
     not_sums: set[int] = field(default_factory=set)  # numbers that are no sums over examples
+    statistics: set[int] = field(default_factory=set)  # that change with other examples, and want no gradient
     learns: bool = False  # whether there is something to learn from
     silent: bool = False  # whether a parameter had no gradient, as all do behind a layer that starts at zero
 
@@ -77,63 +71,73 @@ def probe(
     module: nn.Module, call: Call, per_example: PerExample, reduction: str, inputs: Inputs, *, again: bool = False
 ) -> Tried:
     """Raise unless the module keeps examples apart and `per_example` gives their gradients."""
-    # A NaN equals nothing, itself included: such rows tell nothing about the module.
-    finite = call.finite()
     try:
-        return _probe(module, finite, per_example, reduction, again)
+        return _probe(module, call, per_example, reduction, again)
     except Exception:
         # An input without rows may be as large as the batch by chance. That it has none, earlier passes have shown.
         shared = inputs.shared(call)
         if not shared:
             raise
         with suppress(Exception):
-            return _probe(module, replace(finite, shared=finite.shared | shared), per_example, reduction, again)
+            return _probe(module, replace(call, shared=call.shared | shared), per_example, reduction, again)
         raise
 
 
 def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: str, again: bool) -> Tried:
     state, weights = State(module), sums(dict(module.named_parameters()))
+    # Where rows have numbers that are none, gradients tell nothing about the module.
+    came, call = call.as_it_came(_FEW), call.finite()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the first step will say what there is to say
             few = call.some(_FEW if again else ROWS)
             try:
-                _Pass(module, few, state)
+                Pass(module, few, state)
             except Exception:  # a module that takes no few rows: all of them, and its own error if those fail too
                 few = call
-                _Pass(module, few, state)
+                Pass(module, few, state)
             layouts = _check_apart(module, few, state, again)
+            drew = state.drew
+            if came is not None and passes(module, came, state):  # else the pass itself will say so
+                _add_statistics(layouts, _check_apart(module, came, state, again=True))
+            state.drew = drew
             for _ in range(0 if again else _SEEDS - 1):
                 if not state.drew or call.rows < 2:
                     break
                 state.reseed()
-                _compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
+                compare_under_seed(module, few if few is call else call.some(_FEW), state, layouts)
             refuse_parameters(module, weights, sums(dict(module.named_parameters())))
-            own = {place: found[0] for (name, _, place), found in layouts.items() if name == _ITSELF}
+            own = {place: found[0] for (name, _, place), found in layouts.items() if name == ITSELF and found}
             drew = state.drew
             silent = _compare_gradients(module, few, per_example, state, own, again)
             learns = silent is not None
             not_sums = _not_sums(module, few, reduction, state)
-            if not again and (varied := ragged(few)) is not None and _passes(module, varied, state):
-                _check_apart(module, varied, state, again=True)
+            if not again and (varied := ragged(few)) is not None and passes(module, varied, state):
+                _add_statistics(layouts, _check_apart(module, varied, state, again=True))
                 _compare_gradients(module, varied, per_example, state, own, again=True)
                 not_sums |= _not_sums(module, varied, reduction, state)
             for _ in range(_SEEDS - 1 if drew and learns and not again and call.rows > 1 else 0):
                 state.reseed()
                 two = few if few is call else call.some(2)
                 _compare_gradients(module, two, per_example, state, own, again, linearly=False)
-            return Tried(own, not_sums, learns, bool(silent))
+            statistics = {place for (name, _, place), found in layouts.items() if name == ITSELF and not found}
+            return Tried(own, not_sums, statistics, learns, bool(silent))
     finally:
         state.restore()
 
 
-def _passes(module: nn.Module, call: Call, state: State) -> bool:
-    """Whether the module takes a call that was made up."""
-    try:
-        _Pass(module, call, state)
-    except Exception:
-        return False
-    return True
+def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
+    """With its parameters as they are, and with others where they are zero, or all the same."""
+    layouts, drew = check_apart(module, call, state, again), state.drew
+    with stirred(module) as others:
+        if others and passes(module, call, state):
+            _add_statistics(layouts, check_apart(module, call, state, again))
+    state.drew = drew
+    return layouts
+
+
+def _add_statistics(layouts: dict[Use, list[Layout]], others: dict[Use, list[Layout]]) -> None:
+    layouts |= {use: [] for use, found in others.items() if not found}
 
 
 @contextmanager
@@ -152,133 +156,6 @@ def passes_in_eval(module: nn.Module) -> Iterator[Callable[..., Any]]:
             yield outputs
     finally:
         state.restore()
-
-
-class _Pass:
-    """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind."""
-
-    def __init__(self, module: nn.Module, call: Call, state: State) -> None:
-        self.rows, self.outputs = call.rows, dict[Use, Tensor]()
-        calls = Counter[str]()
-
-        def note(name: str) -> Any:
-            def hook(m: nn.Module, args: Any, output: Any) -> None:
-                self._keep(f"{name} ({type(m).__name__})", calls, output)
-                self._keep(f"what goes into {name} ({type(m).__name__})", calls, args)  # no layer may have made it
-
-            return hook
-
-        hooks = [m.register_forward_hook(note(name)) for name, m in module.named_modules() if name]
-        try:
-            with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
-                self._keep(_ITSELF, calls, module(*call.args, **call.kwargs))
-                self.state = state.now()
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def _keep(self, name: str, calls: Counter[str], output: Any) -> None:
-        packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
-        for i, t in enumerate(tensors_in(output)):
-            if t.is_floating_point() and id(t) not in packed:
-                self.outputs[name, calls[name], i] = t.detach().clone()
-        calls[name] += 1
-
-
-def _packed_in(output: Any) -> set[int]:
-    found: list[PackedSequence] = []
-    map_leaves(output, lambda leaf: found.append(leaf) if isinstance(leaf, PackedSequence) else None, until=_is_packed)
-    return {id(packed.data) for packed in found}
-
-
-def _is_packed(value: Any) -> bool:
-    return isinstance(value, PackedSequence)
-
-
-def _check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
-    """Raise where a row's outputs change with the others; the layouts that were found."""
-    first = _Pass(module, call, state)
-    drew = state.drew
-    same = _Pass(module, call, state)
-    if names := first.state.differing(same.state):
-        refuse_dependent(module, min(names), what=EVERY_PASS)
-    one, two = first.outputs, same.outputs
-    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items()):
-        raise InvalidArgument(
-            "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
-            "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
-        )  # fmt: skip
-    if call.rows < 2:
-        return {}
-    layouts = _layouts(module, call, state, first)
-    for row in (0, call.rows - 1):
-        _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
-    extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
-    for factor in [secrets.choice(extremes)] if extremes and again else extremes:
-        row = secrets.randbelow(call.rows)
-        try:
-            other = _Pass(module, call.extreme(row, factor), state)
-        except Exception:  # a module that takes no such values cannot be tried with them
-            continue
-        _compare(module, first, other, row, layouts)
-    state.drew = drew
-    if not layouts and not any(use[0] == _ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
-        what = (
-            "outputs, or layers, with a row for each example, so that it can be tried whether it keeps examples apart"
-        )
-        raise InvalidArgument("module", type(module).__name__, what)
-    return layouts
-
-
-def _compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:
-    """What `_check_apart` compares, for one row; layers that no earlier pass has called get a layout first."""
-    first = _Pass(module, call, state)
-    if not first.outputs.keys() <= layouts.keys():
-        layouts |= {use: found for use, found in _layouts(module, call, state, first).items() if use not in layouts}
-    row = secrets.randbelow(call.rows)
-    _compare(module, first, _Pass(module, call.copies(row), state), row, layouts)
-
-
-def _layouts(module: nn.Module, call: Call, state: State, first: _Pass) -> dict[Use, list[Layout]]:
-    """Where the rows are in each output: in the dimension that grows with them."""
-    try:
-        more = _Pass(module, call.one_more(), state).outputs
-    except Exception:  # it takes so many rows only: what has as many in their dimension
-        where = call.dimension
-        return {u: [Layout(where)] for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
-    found: dict[Use, list[Layout]] = {}
-    for use, t in first.outputs.items():
-        shape = more[use].shape if use in more else ()
-        if len(shape) != t.ndim:
-            continue
-        grown = [d for d in range(t.ndim) if t.shape[d] and shape[d] * call.rows == t.shape[d] * (call.rows + 1)]
-        if grown:
-            where = call.dimension if call.dimension in grown else grown[0]
-            # Where positions lie beside the rows, they may vary faster or slower than those: comparisons will tell.
-            found[use] = [Layout(where), Layout(where, rows_first=False)][: 1 if t.shape[where] == call.rows else 2]
-    return found
-
-
-def _compare(module: nn.Module, first: _Pass, other: _Pass, row: int, layouts: dict[Use, list[Layout]]) -> None:
-    if first.state.differing(other.state):
-        refuse_dependent(module, min(first.state.differing(other.state)))
-    for use, one in first.outputs.items():
-        two = other.outputs.get(use)
-        if use not in layouts or two is None or one.shape != two.shape:
-            continue
-        layouts[use] = [
-            layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
-        ]
-        if not layouts[use]:
-            raise InvalidArgument(
-                "module",
-                type(module).__name__,
-                f"outputs of an example that do not change with other examples; {use[0]} mixes them "
-                "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples "
-                "share and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first "
-                "dimension of one: mask[None]; examples keep their order in every layer, so that sequences are packed "
-                "with enforce_sorted=False)",
-            )
 
 
 def _compare_gradients(
@@ -380,7 +257,7 @@ def _of_row(gradients: dict[nn.Parameter, Tensor], parameters: list[nn.Parameter
 
 def _furthest(module: nn.Module, expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, float]:
     """The name of a parameter whose gradients are apart, and how far, relative to the example's gradient."""
-    close = _closeness(module)
+    close = closeness(module)
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     norms = [0.0 if g is None else float(g.double().norm()) for g in expected]
     whole = sum(n * n for n in norms) ** 0.5
@@ -409,7 +286,7 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
     together, wrong = numbers(call, training=True) if call.rows > 1 else {}, set[int]()
     if not together:
         return wrong
-    close = _closeness(module)
+    close = closeness(module)
     for row in (0, call.rows - 1):
         other = call.rows - 1 - row
         order = list(range(call.rows))
@@ -429,19 +306,3 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
         if not abs(value - expected) <= close * abs(expected) + 1e-6:
             wrong.add(place)
     return wrong
-
-
-def _closeness(module: nn.Module) -> float:
-    """How far numbers by two ways may be apart."""
-    parameters = list(module.parameters())
-    singles = all(p.dtype in (torch.float32, torch.float64) for p in parameters)
-    halves = not singles or (bool(parameters) and torch.is_autocast_enabled(parameters[0].device.type))
-    return _CLOSE_HALF if halves else _CLOSE
-
-
-def _all_close(a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape:
-        return False
-    a, b = a.double(), b.double()
-    size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
-    return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)

@@ -80,6 +80,38 @@ class State:
             m.training = training
 
 
+@contextmanager
+def stirred(module: nn.Module) -> Iterator[bool]:
+    """With random numbers for zeros, and for numbers that are all the same, in trainable parameters; tells if any are.
+
+    A gate or a head that starts at zero hides what it is multiplied with until it has learned. Signs stay, and zeros
+    become positive, as scales may have to be. Frozen parameters stay what they are. Written through `.data`, as no
+    change of theirs is to be counted.
+    """
+    kept: list[tuple[Tensor, Tensor]] = []
+    generator = torch.Generator().manual_seed(secrets.randbits(60))
+    try:
+        for p in module.parameters():
+            if p.requires_grad and p.numel() and _can_be_written(p):
+                own = p.data
+                alike = bool(own.amin() == own.amax())
+                where = torch.ones_like(own, dtype=torch.bool) if alike else own == 0
+                if bool(where.any()):
+                    kept.append((own, own.clone()))
+                    drawn = 1 + torch.rand(int(where.sum()), generator=generator, dtype=torch.float64).to(own)
+                    own[where] = torch.where(own[where] == 0, drawn / 2, own[where] * drawn)
+        yield bool(kept)
+    finally:
+        for own, before in kept:
+            own.copy_(before)
+
+
+def _can_be_written(p: Tensor) -> bool:
+    """Not what takes several places for one number: no optimizer can write to it either."""
+    is_plain = p.is_floating_point() and p.layout == torch.strided and not p.is_meta
+    return is_plain and torch._debug_has_internal_overlap(p) != 1
+
+
 def seed_torch(seed: int) -> None:
     """`torch.manual_seed`, which without a device keeps the stack of every call for it: most of a small pass's time."""
     if torch.accelerator.is_available():

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from plrvo.training.bound import Bound
 from plrvo.training.call import Call, Inputs, without_rows
 from plrvo.training.descendants import Descendants, forget_descendants
+from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
-from plrvo.training.operations import Operation, leading_to
+from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, Tried, probe
@@ -78,8 +79,10 @@ class Watch(Bound):
         self._unchanged, self._seen_inputs = Unchanged(module), Inputs()
         self._inputs: set[int] = set()
         self._outputs: list[Output] = []
+        self._statistics: list[Tensor] = []  # of the batch, that the module has given
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
         self.rows = 0
+        self.draws: Draws | None = None  # that steps are settled against, as long as steps are to come
         self.seen_loss = self.is_trying = False
         self.learned_before = False  # whether gradients of this step have gone through to what is in front
         self.in_backward = False  # whether a loss that was seen is on its way back
@@ -114,6 +117,7 @@ class Watch(Bound):
         self.pause()
         self._stop_recording()
         self._descendants.new_step()
+        self._seen_inputs.new_step()
 
     def pause(self) -> None:
         """Hear of no operation until `go_on`: what happens inside of the module, or is ours."""
@@ -161,7 +165,7 @@ class Watch(Bound):
         if self._recording is not None and self._turn == 0:
             self._recording.begin_pass(self._outputs)
         if not self._outputs:
-            self._inputs = set()
+            self._inputs, self._statistics = set(), []
         inputs = tensors_in((args, kwargs))
         self._inputs |= {id(t) for t in inputs}
         if any(self._descendants.is_of_an_earlier_step(t) for t in inputs):
@@ -229,6 +233,8 @@ class Watch(Bound):
     def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):
             if not self.is_trying:
+                if module is self.module and self.draws is not None:
+                    self._descendants.add_beside(tensors_in(output), at_a_batch=self.draws.current.out == 1)
                 self.go_on()
             return None
         self._unchanged.end()
@@ -248,6 +254,8 @@ class Watch(Bound):
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
                 is_sum = place not in self._found.not_sums
                 self._outputs.append(Output(t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn))
+            elif place in self._found.statistics:
+                self._statistics.append(t)
         if self._recording is not None:
             self._recording.resume(of=[o.tensor for o in self._outputs])
         return output if self.rows == 0 else None
@@ -276,6 +284,7 @@ class Watch(Bound):
             raise NotASum(f"loss: made of outputs of an earlier step: expected {_OF_ITS_OWN_STEP}")
         if self.rows > 1:  # what one example does alone is its own
             self._check_outputs(outputs)
+            self._check_statistics(steps)
             if not self._public_weights:
                 self._factors.check(loss, stops, self.rows, weight, self._turn)
             self._check_terms(loss, outputs, recording, steps)
@@ -310,6 +319,12 @@ class Watch(Bound):
                     "(tokens that are not ignored, or a balance over the batch?). Compute the loss outside, by "
                     "example: reduction='none', the mean within each example, then over examples"
                 )
+
+    def _check_statistics(self, steps: list[Operation]) -> None:
+        found, own = {memory_of(t) for t in self._statistics}, {id(o.tensor) for o in self._outputs}
+        if found and any(memory_of(t) in found and id(t) not in own for t in started_from(steps)):
+            what = "a mean, a threshold, a mask of the batch, which the module gives without a gradient"
+            raise NotASum(f"loss: made of what changes with other examples ({what}): expected rows of examples' own")
 
     def _check_terms(self, loss: Tensor, outputs: list[Output], recording: Recording, steps: list[Operation]) -> None:
         """Carry the loss out again: at the first occurrences of its form, and then now and then."""

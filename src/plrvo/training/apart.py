@@ -1,0 +1,275 @@
+"""Tries whether a module keeps examples apart: a row's outputs stay as they are whatever the other rows are.
+
+`probe` says what is tried, and when. All layers are looked at, and what goes into them: a head that starts at zero
+hides what is before it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from plrvo.training.call import Call
+from plrvo.training.layout import Layout
+from plrvo.training.state import State
+from plrvo.training.structure import map_leaves, tensors_in
+from plrvo.training.unchanged import EVERY_PASS, refuse_dependent
+from plrvo.validate import InvalidArgument
+
+_EXTREMES = (1e4, 1e-4, math.nan)
+_HOLES = (math.nan, math.inf, -math.inf)
+_APART = 1e-5  # relative: passes of one shape give the same bits, so that a trace of other rows is seen
+_CLOSE = 1e-3  # relative, for numbers by two ways: rounding is far below, and a wrong rule far above
+_CLOSE_HALF = 5e-2  # where activations have eight bits
+
+Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
+ITSELF = "forward itself"
+
+
+class Pass:
+    """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind."""
+
+    def __init__(self, module: nn.Module, call: Call, state: State) -> None:
+        self.rows, self.outputs = call.rows, dict[Use, Tensor]()
+        calls = Counter[str]()
+
+        def note(name: str) -> Any:
+            def hook(m: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+                self._keep(f"{name} ({type(m).__name__})", calls, output)
+                # No layer may have made it.
+                self._keep(f"what goes into {name} ({type(m).__name__})", calls, (args, kwargs))
+
+            return hook
+
+        hooks = [m.register_forward_hook(note(name), with_kwargs=True) for name, m in module.named_modules() if name]
+        try:
+            with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
+                self._keep(ITSELF, calls, module(*call.args, **call.kwargs))
+                self.state = state.now()
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _keep(self, name: str, calls: Counter[str], output: Any) -> None:
+        packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
+        for i, t in enumerate(tensors_in(output)):
+            if (t.is_floating_point() or name == ITSELF) and id(t) not in packed:
+                self.outputs[name, calls[name], i] = t.detach().clone()
+        calls[name] += 1
+
+
+def _packed_in(output: Any) -> set[int]:
+    found: list[PackedSequence] = []
+    map_leaves(output, lambda leaf: found.append(leaf) if isinstance(leaf, PackedSequence) else None, until=_is_packed)
+    return {id(t) for packed in found for t in tensors_in(tuple(packed))}
+
+
+def _is_packed(value: Any) -> bool:
+    return isinstance(value, PackedSequence)
+
+
+def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dict[Use, list[Layout]]:
+    """Raise where a row's outputs change with the others; the layouts that were found.
+
+    None for what the module itself gives and no gradient goes through, where it changes with other examples (a
+    statistic of the batch, a mask of whole numbers): to look at it is fine, and a loss may not be made of it.
+    """
+    first = Pass(module, call, state)
+    drew = state.drew
+    same = Pass(module, call, state)
+    if names := first.state.differing(same.state):
+        refuse_dependent(module, min(names), what=EVERY_PASS)
+    one, two = first.outputs, same.outputs
+    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items() if t.is_floating_point()):
+        raise InvalidArgument(
+            "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
+            "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
+        )  # fmt: skip
+    if call.rows < 2:
+        return {}
+    layouts = _layouts(module, call, state, first)
+    resized = set[Use]()
+    for row in (0, call.rows - 1):
+        resized |= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+    if resized:
+        _compare_in_size(module, call, state, first, layouts, resized)
+    extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
+    for factor in [secrets.choice(extremes)] if extremes and again else extremes:
+        row = secrets.randbelow(call.rows)
+        try:
+            other = Pass(module, call.extreme(row, factor), state)
+        except Exception:  # a module that takes no such values cannot be tried with them
+            continue
+        _compare(module, first, other, row, layouts)
+    if extremes:
+        _compare_with_holes(module, call, state, layouts, again)
+    state.drew = drew
+    if not any(layouts.values()) and not any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
+        what = (
+            "outputs, or layers, with a row for each example, so that it can be tried whether it keeps examples apart"
+        )
+        raise InvalidArgument("module", type(module).__name__, what)
+    return layouts
+
+
+def _compare_with_holes(
+    module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]], again: bool
+) -> None:
+    """What a module does with numbers that are none (it fills them in) must not come from the other rows either."""
+    for value in [secrets.choice(_HOLES)] if again else _HOLES:
+        row = secrets.randbelow(call.rows)
+        holed = call.holed(row, value)
+        try:
+            one, other = (Pass(module, c, state) for c in (holed, holed.extreme(row, _EXTREMES[0])))
+        except Exception:  # a module that takes no such values
+            continue
+        _compare(module, one, other, row, layouts)
+
+
+def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:
+    """What `check_apart` compares, for one row; layers that no earlier pass has called get a layout first."""
+    first = Pass(module, call, state)
+    if not first.outputs.keys() <= layouts.keys():
+        layouts |= {use: found for use, found in _layouts(module, call, state, first).items() if use not in layouts}
+    row = secrets.randbelow(call.rows)
+    _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+
+
+def _layouts(module: nn.Module, call: Call, state: State, first: Pass) -> dict[Use, list[Layout]]:
+    """Where the rows are in each output: in the dimension that grows with them."""
+    try:
+        more = Pass(module, call.one_more(), state).outputs
+    except Exception:  # it takes so many rows only: what has as many in their dimension
+        where = call.dimension
+        return {u: [Layout(where)] for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
+    found: dict[Use, list[Layout]] = {}
+    for use, t in first.outputs.items():
+        shape = more[use].shape if use in more else ()
+        if len(shape) != t.ndim:
+            continue
+        grown = [d for d in range(t.ndim) if t.shape[d] and shape[d] * call.rows == t.shape[d] * (call.rows + 1)]
+        if grown:
+            where = call.dimension if call.dimension in grown else grown[0]
+            # Where positions lie beside the rows, they may vary faster or slower than those: comparisons will tell.
+            found[use] = [Layout(where), Layout(where, rows_first=False)][: 1 if t.shape[where] == call.rows else 2]
+    return found
+
+
+def _compare_in_size(
+    module: nn.Module, call: Call, state: State, first: Pass, layouts: dict[Use, list[Layout]], resized: set[Use]
+) -> None:
+    """Where copies of a row give outputs of another size, as in a model that cuts its batch to the longest.
+
+    Copies of the longest row do not, nor do other numbers in rows that are as long as before. What has another size
+    even so is compared at the positions that both have, if the module itself gives it.
+    """
+    waiting = set(resized)
+    for row in range(1, call.rows - 1):
+        if waiting:
+            waiting &= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+    for row in {0, secrets.randbelow(call.rows), call.rows - 1}:
+        filled = call.filled(row)
+        if passes(module, filled, state):
+            waiting &= _compare(module, first, Pass(module, filled, state), row, layouts)
+    copies = Pass(module, call.copies(0), state).outputs if any(use[0] == ITSELF for use in waiting) else {}
+    for use in waiting & copies.keys():
+        one, two = first.outputs[use], copies[use]
+        fitting = [layout for layout in layouts[use] if layout.fits(two, call.rows)]
+        if use[0] == ITSELF and fitting and not any(
+            _close_where_both_are(layout.of(one, call.rows, [0]), layout.of(two, call.rows, [0]), closeness(module))
+            for layout in fitting
+        ):  # fmt: skip
+            _refuse_mixing(module, use)
+
+
+def _close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
+    """From their beginning, or up to their end: either may be cut."""
+    both = [min(sizes) for sizes in zip(one.shape, two.shape, strict=True)]
+    for at_end in (False, True):
+        a, b = one.double(), two.double()
+        for d, n in enumerate(both):
+            a, b = (t.narrow(d, t.shape[d] - n if at_end else 0, n) for t in (a, b))
+        size = float(a.abs().nan_to_num(0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+        if torch.allclose(a, b, rtol=close, atol=close * size, equal_nan=True):
+            return True
+    return False
+
+
+def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dict[Use, list[Layout]]) -> set[Use]:
+    """What has another size than before, and could not be compared."""
+    resized = set[Use]()
+    if first.state.differing(other.state):
+        refuse_dependent(module, min(first.state.differing(other.state)))
+    for use, one in first.outputs.items():
+        two = other.outputs.get(use)
+        if two is None:
+            continue
+        if use not in layouts:
+            if use[0] == ITSELF and not _same_where_both_are(one, two):
+                layouts[use] = []
+            continue
+        if not layouts[use]:
+            continue
+        if one.shape != two.shape:
+            resized.add(use)
+            continue
+        layouts[use] = [
+            layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
+        ]
+        if not layouts[use] and one.is_floating_point():
+            _refuse_mixing(module, use)
+    return resized
+
+
+def _same_where_both_are(one: Tensor, two: Tensor) -> bool:
+    """Of what has no rows: it may be cut to the longest."""
+    if one.ndim != two.ndim:
+        return False
+    for d, n in enumerate(map(min, one.shape, two.shape)):
+        one, two = one.narrow(d, 0, n), two.narrow(d, 0, n)
+    return _all_close(one, two)
+
+
+def _refuse_mixing(module: nn.Module, use: Use) -> None:
+    raise InvalidArgument(
+        "module",
+        type(module).__name__,
+        f"outputs of an example that do not change with other examples; {use[0]} mixes them "
+        "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples share "
+        "and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first dimension of one: "
+        "mask[None]; examples keep their order in every layer, so that sequences are packed with enforce_sorted=False)",
+    )
+
+
+def passes(module: nn.Module, call: Call, state: State) -> bool:
+    """Whether the module takes a call that was made up."""
+    try:
+        Pass(module, call, state)
+    except Exception:
+        return False
+    return True
+
+
+def closeness(module: nn.Module) -> float:
+    """How far numbers by two ways may be apart."""
+    parameters = list(module.parameters())
+    singles = all(p.dtype in (torch.float32, torch.float64) for p in parameters)
+    halves = not singles or (bool(parameters) and torch.is_autocast_enabled(parameters[0].device.type))
+    return _CLOSE_HALF if halves else _CLOSE
+
+
+def _all_close(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape:
+        return False
+    a, b = (torch.view_as_real(t) if t.is_complex() else t for t in (a, b))
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    a, b = a.double(), b.double()
+    size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
+    return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)
