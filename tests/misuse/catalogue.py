@@ -9,7 +9,8 @@ import tests.misuse.kept
 import tests.misuse.later
 import tests.misuse.lengths
 import tests.misuse.losses
-import tests.misuse.odd_places  # noqa: F401 - all add their rows to B
+import tests.misuse.odd_places
+import tests.misuse.padded  # noqa: F401 - all add their rows to B
 from tests.misuse.noise import A
 from tests.misuse.numbers import D
 from tests.misuse.records import E

@@ -22,7 +22,7 @@ from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
-from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
+from plrvo.training.loss_form import WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.operations import Operation, leading_to
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -112,6 +112,7 @@ class Watch:
         self.seen_loss, self._turn = False, 0
         self.forget_gradients()
         self.pause()
+        self._padding.end()
         self._stop_recording()
         self._descendants.new_step()
 
@@ -176,7 +177,7 @@ class Watch:
             return made_up.args, dict(made_up.kwargs)
         self._try_new_form(module, call)
         if not self._outputs:
-            self._padding.check(module, call)
+            self._padding.check(module, call, self._found.layouts)
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
@@ -247,9 +248,13 @@ class Watch:
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
                 is_sum = place not in self._found.not_sums
-                self._outputs.append(Output(t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn))
+                made = Output(
+                    t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn, place if first else -1
+                )
+                self._outputs.append(made)
         if self._recording is not None:
             self._recording.resume(of=[o.tensor for o in self._outputs])
+        first = not self._outputs
         return output if self.rows == 0 else None
 
     def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
@@ -308,7 +313,7 @@ class Watch:
                 raise NotASum(
                     f"loss: expected a {self._reduction} over examples; the number that the module computes is not "
                     "(tokens that are not ignored, or a balance over the batch?). Compute the loss outside, by "
-                    "example: reduction='none', the mean within each example, then over examples"
+                    f"example, with reduction='none'. {WITHIN}"
                 )
 
     def _check_terms(self, loss: Tensor, outputs: list[Output], recording: Recording, steps: list[Operation]) -> None:
@@ -321,6 +326,7 @@ class Watch:
         try:
             with warnings.catch_warnings():
                 # The backward pass itself will say this.
+        self._padding.check_loss(loss, outputs, self.rows, its_form)
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
                 crosses = self._looks_at_others(recording, loss, outputs, again=tried >= _TRIED)
         finally:
