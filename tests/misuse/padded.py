@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from tests.misuse.sensitivity import B
 from tests.misuse.setting import CLIP, Private
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.data import TensorDataset
 
 from plrvo.training.loss_form import NotASum, by_example
+from plrvo.validate import InvalidArgument
 
 WORDS, CLASSES, IGNORED = 20, 3, -100
 BOOKS = ("bookkeeping", "hooks", "functorch")
@@ -134,3 +137,108 @@ def criterion_by_example(mode: str) -> None:
         words, labels = (t[start:, : max(lengths[start:])] for t in texts(lengths))
         found.append(_train(mode, loss).released(words, labels, loss=loss))
     assert float((found[0] - found[1]).norm()) <= 1.001 * CLIP
+
+
+class CutTo(nn.Module):
+    """Cuts a batch to its longest text, and takes the mean over all positions; with `rows_second`, along the first."""
+
+    def __init__(self, rows_second: bool = False) -> None:
+        super().__init__()
+        self.rows_second = rows_second
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            self.words, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor, lengths: Any) -> Tensor:
+        if self.rows_second:
+            return self.head(self.words(words[: int(lengths.max())]).mean(0, keepdim=True))  # type: ignore[no-any-return]
+        return self.head(self.words(words[:, : int(max(lengths))]).mean(1))  # type: ignore[no-any-return]
+
+
+_KINDS: dict[str, Callable[[list[int]], Any]] = {
+    "a list": list,
+    "a tuple": tuple,
+    "NumPy's array": np.array,
+    "real numbers": lambda n: torch.tensor(n).float(),
+    "a column (B, 1)": lambda n: torch.tensor(n)[:, None],
+}
+
+for _name, _kind in _KINDS.items():
+
+    @B.row(
+        f"cut a batch to its longest text by lengths that are {_name}, where the first batch has one length",
+        "refused on the first batch, which is tried with other lengths",
+        modes=BOOKS,
+        error=InvalidArgument,
+        match="mixes them",
+    )
+    def cut_by(mode: str, kind: Callable[[list[int]], Any] = _kind) -> None:
+        words, labels = texts([9] * 12)
+        run = Private(mode, CutTo(), examples=TensorDataset(words, labels))
+        run.released(words, labels[:, 0], forward=lambda x: run.module(x, kind([9] * 12)))
+
+
+@B.row(
+    "cut a batch to its longest text with the rows second (`batch_first=False`)",
+    "refused on the first batch, which is tried with other lengths in that dimension",
+    modes=("hooks",),
+    error=InvalidArgument,
+    match="mixes them",
+)
+def cut_rows_second(mode: str) -> None:
+    words, labels = texts([9] * 12)
+    run = Private(mode, CutTo(rows_second=True), examples=TensorDataset(words, labels), batch_first=False)
+    lengths = torch.full((1, 12), 9)
+    run.released(words, labels[:, 0], forward=lambda x: run.module(x.T, lengths)[0])
+
+
+class Packed(nn.Module):
+    """Reads a recurrent network at the end of each text; takes a size that is no example's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(WORDS, 8), nn.GRU(8, 8, batch_first=True)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor, lengths: Any, size: tuple[int, ...]) -> Tensor:
+        packed = pack_padded_sequence(self.words(words), lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.rnn(packed)[1][0].reshape(-1, *size).flatten(1))  # type: ignore[no-any-return]
+
+
+@B.row(
+    "give a model that packs its texts their lengths in a list, and a size that is as long as a small batch",
+    "works",
+    modes=("hooks",),
+)
+def packed_by_a_list(mode: str) -> None:
+    for sizes in ((2, 12, 2), (12, 2, 7)):
+        run = Private(mode, Packed())
+        for rows in sizes:
+            lengths = [3 + i % 4 for i in range(rows)]
+            words, labels = texts(lengths)
+            run.released(words, labels[:, 0], forward=lambda x, n=lengths, m=run.module: m(x, n, (2, 4)))
+
+
+class Mean(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, words: Tensor, weights: Tensor | None = None) -> Tensor:
+        found = self.words(words).mean(dim=1)
+        return self.head(found if weights is None else found * weights[:, None])  # type: ignore[no-any-return]
+
+
+@B.row(
+    "average over padding in a model that two tasks call in turns, one with an argument more",
+    "refused: lengths are watched for each form of a call by itself",
+    modes=BOOKS,
+    error=InvalidArgument,
+    match="mask the padding",
+)
+def in_turns(mode: str) -> None:
+    run = Private(mode, Mean())
+    for lengths in LENGTHS:
+        words, labels = texts(lengths)
+        run.released(words, labels[:, 0], forward=lambda x: run.module(x, torch.ones(len(x))))
+        run.released(words, labels[:, 0])

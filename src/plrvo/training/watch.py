@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.call import Call, Inputs, without_rows
+from plrvo.training.call import Call, Inputs, Lists, without_rows
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
@@ -75,7 +75,7 @@ class Watch:
         self._call: Call | None = None  # of the pass under way
         self._moved = Counter[str]()  # how often rows that an operation has moved were tried
         self._found = Tried()
-        self._unchanged, self._seen_inputs = Unchanged(module), Inputs()
+        self._unchanged, self._seen_inputs, self._lists = Unchanged(module), Inputs(), Lists()
         self._inputs: set[int] = set()
         self._outputs: list[Output] = []
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
@@ -170,7 +170,7 @@ class Watch:
         self._learns_before = trained_before(inputs, self.rows, self._dimension)
         if self._on_rows:
             self._on_rows(self.rows)
-        call = Call(args, kwargs, self.rows, self._dimension)
+        call = self._lists.known(Call(args, kwargs, self.rows, self._dimension))
         if self.rows == 0:  # one made-up example goes through, and nothing of it comes out: many layers fail on none
             made_up = call.one_made_up()
             self._unchanged.begin(None, self._set_trying)
@@ -196,8 +196,8 @@ class Watch:
                 return
         # Where only numbers differ, such as that of the step, fewer tries do.
         again = any(its_form.kind == tried.kind for tried in self._tried)
-        self._try(module, call, again=again and not due)
-        if self.rows > 1 and self._found.learns:
+        certain = self._try(module, call, again=again and not due)
+        if self.rows > 1 and self._found.learns and certain:
             self._tried[its_form] = self._found
 
     def _is_due(self, form: Form) -> bool:
@@ -205,10 +205,17 @@ class Watch:
         self._met[form] = met = self._met.get(form, 0) + 1
         return met & (met - 1) == 0
 
-    def _try(self, module: nn.Module, call: Call, again: bool) -> None:
+    def _try(self, module: nn.Module, call: Call, again: bool) -> bool:
+        """Whether it is certain what has rows: in a batch of two, any pair of numbers may be of two examples."""
         self._set_trying(True)
         try:
             self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs, again=again)
+            return True
+        except Exception:
+            if (other := call.without_lists()) is None:
+                raise
+            self._found = probe(module, other, self._per_example, self._reduction, self._seen_inputs, again=again)
+            return False
         finally:
             self._set_trying(False)
 
@@ -244,6 +251,7 @@ class Watch:
         if self._call is not None:
             self._check_order(module, self._call, output)
             self._call = None
+        first = not self._outputs
         for place, t in enumerate(tensors_in(output)):
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
@@ -254,7 +262,6 @@ class Watch:
                 self._outputs.append(made)
         if self._recording is not None:
             self._recording.resume(of=[o.tensor for o in self._outputs])
-        first = not self._outputs
         return output if self.rows == 0 else None
 
     def _check_loss(self, loss: Tensor, weight: float) -> Callable[[], None] | None:
@@ -319,6 +326,7 @@ class Watch:
     def _check_terms(self, loss: Tensor, outputs: list[Output], recording: Recording, steps: list[Operation]) -> None:
         """Carry the loss out again: at the first occurrences of its form, and then now and then."""
         its_form = form(steps, [o.tensor for o in outputs])
+        self._padding.check_loss(loss, outputs, self.rows, its_form)
         tried = self._forms.get(its_form, 0)
         if tried >= _TRIED and secrets.randbelow(_AGAIN):
             return
@@ -326,7 +334,6 @@ class Watch:
         try:
             with warnings.catch_warnings():
                 # The backward pass itself will say this.
-        self._padding.check_loss(loss, outputs, self.rows, its_form)
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
                 crosses = self._looks_at_others(recording, loss, outputs, again=tried >= _TRIED)
         finally:
