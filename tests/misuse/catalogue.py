@@ -8,6 +8,7 @@ import tests.misuse.fallback
 import tests.misuse.kept
 import tests.misuse.later
 import tests.misuse.lengths
+import tests.misuse.loop_hooks
 import tests.misuse.losses
 import tests.misuse.odd_places
 import tests.misuse.padded  # noqa: F401 - all add their rows to B

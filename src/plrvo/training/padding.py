@@ -28,7 +28,7 @@ from plrvo.training.call import Call
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.loss_form import WITHIN, NotASum
 from plrvo.training.probe import passes_in_eval
-from plrvo.training.recording import Output
+from plrvo.training.recording import Output, Recording
 from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
@@ -71,11 +71,19 @@ class Padding:
         self._tried, self._losses = Counter[tuple[int, ...]](), Counter[Any]()
         self._now: tuple[nn.Module, Call, Mapping[int, Layout]] | None = None
         self._found: list[Padded] | None = None  # in the batch at hand, if it was tried
+        self._turn = 0  # the number of its pass
 
-    def check(self, module: nn.Module, call: Call, layouts: Mapping[int, Layout] | None = None) -> None:
+    def check(
+        self,
+        module: nn.Module,
+        call: Call,
+        layouts: Mapping[int, Layout] | None = None,
+        recording: Recording | None = None,
+    ) -> None:
         """Refuse a module whose outputs depend on padding; nothing is tried as long as all lengths stay the same."""
         form = self._note(call)
         self._now, self._found = (module, call, layouts or {}), None
+        self._turn = 0 if recording is None else recording.turn
         if self._changing[form] and (self._tried[form] < _TRIED or not secrets.randbelow(_AGAIN)):
             self._tried[form] += self._try()
 
@@ -89,7 +97,7 @@ class Padding:
             return
         self._on_try(True)  # a gradient at the outputs, and nobody's
         try:
-            looks = looks_at_padding(loss, outputs, rows, self._found)
+            looks = looks_at_padding(loss, [o for o in outputs if o.turn == self._turn], rows, self._found)
         finally:
             self._on_try(False)
         if looks:
@@ -147,6 +155,8 @@ def looks_at_padding(loss: Tensor, outputs: Sequence[Output], rows: int, padded:
     Zeros that the module has put there are nobody's, whatever their gradient is, unless it gives nothing but zeros yet.
     """
     tensors, certain = [o.tensor for o in outputs], False
+    if not tensors:
+        return None
     gradients: list[Any] = list(torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True))
     for o, gradient in zip(outputs, gradients, strict=True):
         for p in padded if gradient is not None and o.layout is not None else ():

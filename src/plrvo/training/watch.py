@@ -23,6 +23,7 @@ from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
+from plrvo.training.loss_hooks import LossHooks
 from plrvo.training.operations import Operation, leading_to
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -67,7 +68,7 @@ class Watch:
         self._met: dict[Form, int] = {}  # how often a form came in which a parameter had no gradient
         self._padding = Padding(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
-        self._replay = Replay(dimension)
+        self._replay, self._hooks = Replay(dimension), LossHooks()
         self._recording: Recording | None = None
         self._descendants = Descendants()
         weakref.finalize(self, self._descendants.forget)
@@ -177,7 +178,7 @@ class Watch:
             return made_up.args, dict(made_up.kwargs)
         self._try_new_form(module, call)
         if not self._outputs:
-            self._padding.check(module, call, self._found.layouts)
+            self._padding.check(module, call, self._found.layouts, self._recording)
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
@@ -251,15 +252,12 @@ class Watch:
         if self._call is not None:
             self._check_order(module, self._call, output)
             self._call = None
-        first = not self._outputs
         for place, t in enumerate(tensors_in(output)):
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
                 is_sum = place not in self._found.not_sums
-                made = Output(
-                    t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn, place if first else -1
-                )
-                self._outputs.append(made)
+                of = (t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn, place)
+                self._outputs.append(Output(*of, frozenset(t._backward_hooks or ())))
         if self._recording is not None:
             self._recording.resume(of=[o.tensor for o in self._outputs])
         return output if self.rows == 0 else None
@@ -291,6 +289,7 @@ class Watch:
             if not self._public_weights:
                 self._factors.check(loss, stops, self.rows, weight, self._turn)
             self._check_terms(loss, outputs, recording, steps)
+            self._hooks.begin(outputs, steps)
         self._turn += 1
         self.in_backward = True
         self._unchanged.begin_backward()
@@ -300,6 +299,7 @@ class Watch:
         self.in_backward = False
         self._go_on_recording()
         self.seen_loss = False  # no step follows what is refused here
+        self._hooks.end()
         self._unchanged.end_backward()
         self.seen_loss = True
 
