@@ -6,6 +6,7 @@ import tests.misuse.calls
 import tests.misuse.carried
 import tests.misuse.fallback
 import tests.misuse.kept
+import tests.misuse.labels
 import tests.misuse.later
 import tests.misuse.lengths
 import tests.misuse.loop_hooks
