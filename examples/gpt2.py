@@ -32,7 +32,7 @@ def loss_of(model: nn.Module, batch: tuple[torch.Tensor]) -> torch.Tensor:
     (ids,) = batch
     logits = model(input_ids=ids).logits
     by_token = nn.functional.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
-    return by_token.mean(dim=1).mean()  # within each example first
+    return by_token.mean(dim=1).mean()  # within each example first; all have one length
 
 
 def main(epochs: int = 3) -> None:

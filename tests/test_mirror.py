@@ -138,8 +138,8 @@ TOGETHER = [
     ("tasks/vision/test_models.py", "tasks/vision: resnet task vit", "every model of the catalog, as a task has it"),
     (
         "misuse/test_catalogue.py",
-        "training: apart descendants elsewhere factors kept layout loss_form operations probe recording state "
-        "unchanged watch",
+        "training: apart descendants elsewhere factors kept layout loss_form loss_hooks operations probe recording "
+        "state unchanged watch",
         "what they refuse is the catalogue of misuses, in every mode",
     ),
     ("training/test_checkpoint_repacked.py", "training: checkpoint_checks", "checkpoints that are packed again"),

@@ -7,10 +7,13 @@ import tests.misuse.carried
 import tests.misuse.fallback
 import tests.misuse.hidden
 import tests.misuse.kept
+import tests.misuse.labels
 import tests.misuse.later
 import tests.misuse.lengths
+import tests.misuse.loop_hooks
 import tests.misuse.losses
 import tests.misuse.odd_places
+import tests.misuse.padded
 import tests.misuse.statistics  # noqa: F401 - all add their rows to B
 from tests.misuse.noise import A
 from tests.misuse.numbers import D

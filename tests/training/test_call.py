@@ -1,5 +1,6 @@
 """Calls with other rows, and inputs that have none though they are as large as the batch."""
 
+import numpy as np
 import pytest
 import torch
 from tests.misuse.setting import Private
@@ -7,7 +8,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from plrvo.training import watch
-from plrvo.training.call import Call, Inputs
+from plrvo.training.call import Call, Inputs, Lists
 from plrvo.validate import InvalidArgument
 
 T = 5
@@ -89,3 +90,29 @@ def test_what_all_examples_share_is_remembered_through_calls_of_another_form():
     inputs.note(Call((torch.zeros(5, 3), torch.zeros(4, 4)), {}, 5))
     inputs.note(Call((torch.zeros(5, 3),), {}, 5))
     assert inputs.shared(Call((torch.zeros(4, 3), torch.zeros(4, 4)), {}, 4)) == {1}
+
+
+def test_lists_and_arrays_with_an_item_for_each_row_follow_the_rows():
+    call = Call((torch.arange(4), [1, 2, 3, 4]), {"names": tuple("abcd"), "a": np.array([1.0, 2.0, 3.0, 4.0])}, 4)
+    part = call.picked([3, 1])
+    assert part.args[1] == [4, 2]
+    assert part.kwargs["names"] == ("d", "b")
+    assert part.kwargs["a"].tolist() == [4.0, 2.0]
+    assert call.copies(2).args[1] == [3] * 4
+    assert call.copies(2).kwargs["names"] == tuple("cccc")
+    assert call.extreme(0, 10.0).kwargs["a"].tolist() == [1.0, 20.0, 30.0, 40.0]
+
+
+def test_a_list_that_has_no_rows_has_none_in_a_part_of_the_batch_or_in_a_later_one():
+    part = Call((torch.ones(6, 2), [7, 8]), {}, 6).picked([0, 5])
+    assert part.copies(1).args[1] == [7, 8]
+    lists = Lists()
+    lists.known(Call((torch.ones(6, 2), (7, 8)), {}, 6))
+    assert lists.known(Call((torch.ones(2, 2), (7, 8)), {}, 2)).copies(0).args[1] == (7, 8)
+    assert Lists().known(Call((torch.ones(2, 2), (7, 8)), {}, 2)).copies(0).args[1] == (7, 7)
+
+
+def test_few_rows_may_be_a_size():
+    assert Call((torch.ones(2, 2), (7, 8)), {}, 2).without_lists().copies(0).args[1] == (7, 8)
+    assert Call((torch.ones(2, 2), (7, 8, 9)), {}, 2).without_lists() is None
+    assert Call((torch.ones(5, 2), [1] * 5), {}, 5).without_lists() is None

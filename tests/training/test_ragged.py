@@ -1,5 +1,6 @@
 """Calls whose rows were all of one length, with rows of different ones."""
 
+import numpy as np
 import torch
 
 from plrvo.training.call import Call
@@ -54,3 +55,43 @@ def test_labels_and_choices_of_a_fixed_number_stay():
     chosen = torch.zeros(ROWS, WIDTH, dtype=torch.bool)
     chosen[:, :3] = True
     assert ragged(Call((chosen,), {}, ROWS)) is None
+
+
+def test_lengths_may_be_real_numbers_a_column_a_list_or_an_array():
+    x = torch.zeros(ROWS, WIDTH, 3)
+    for lengths in (torch.full((ROWS,), float(WIDTH)), torch.full((ROWS, 1), WIDTH), [WIDTH] * ROWS, (WIDTH,) * ROWS,
+                    np.full(ROWS, WIDTH)):  # fmt: skip
+        varied = ragged(Call((x, lengths), {}, ROWS)).args[1]
+        assert type(varied) is type(lengths)
+        found = torch.as_tensor(varied)
+        assert found.shape == torch.as_tensor(lengths).shape
+        assert found.min() == 2
+        assert found.max() == WIDTH
+
+
+def test_masks_of_more_dimensions_and_those_of_padding_or_added_to_scores():
+    for shape in ((ROWS, WIDTH), (ROWS, 1, WIDTH), (ROWS, 1, 1, WIDTH), (ROWS, 2, WIDTH, WIDTH)):
+        (kept,) = ragged(Call((torch.ones(shape),), {}, ROWS)).args
+        assert set(kept.unique().tolist()) == {0.0, 1.0}
+        (padding,) = ragged(Call((torch.zeros(shape, dtype=torch.bool),), {}, ROWS)).args
+        assert (padding.sum(dim=-1) <= WIDTH - 2).all()
+        assert len(padding.sum(dim=-1).unique()) >= ROWS - 1
+    added = torch.zeros(ROWS, 1, 1, WIDTH)
+    (varied,) = ragged(Call((added,), {}, ROWS)).args
+    assert set(varied.unique().tolist()) == {-1e4, 0.0}
+    added[0, ..., -1] = torch.finfo(torch.float32).min
+    (varied,) = ragged(Call((added,), {}, ROWS)).args
+    assert set(varied.unique().tolist()) == {torch.finfo(torch.float32).min, 0.0}
+
+
+def test_rows_may_be_in_the_second_dimension():
+    words, lengths = torch.ones(WIDTH, ROWS, dtype=torch.long) * 5, torch.full((1, ROWS), WIDTH)
+    varied = ragged(Call((words, lengths), {}, ROWS, 1)).args
+    assert torch.equal((varied[0] != 0).sum(dim=0), varied[1][0])
+    assert varied[1].min() == 2
+
+
+def test_names_are_left_alone():
+    names = [f"text {i}" for i in range(ROWS)]
+    call = Call((torch.zeros(ROWS, 3), [WIDTH] * ROWS), {"names": names}, ROWS)
+    assert ragged(call).kwargs["names"] == names

@@ -87,14 +87,33 @@ def test_a_loss_that_looks_at_others_is_found(name):
     assert any(tried(TOGETHER[name]) for _ in range(20))
 
 
-def test_a_constant_of_the_size_of_a_small_batch_is_known_in_the_next():
-    weights, replay = torch.rand(12), Replay()
+def test_a_constant_of_the_size_of_a_small_batch_is_told_by_rows_that_change_places_or_in_the_next():
+    weights, mask = torch.rand(12), (torch.arange(12) > 1).float()
 
-    def loss(outputs, y):
-        return (each(outputs, y) * weights[y]).mean()
+    def random(outputs, y):
+        return (each(functional.dropout(outputs, 0.5), y) * weights[y]).mean()
 
-    assert tried(loss, replay, rows=12) is None
-    assert tried(loss, replay, rows=12) is False
+    replay = Replay()
+    for constant in (weights, mask):
+        assert tried(lambda o, y, c=constant: (each(o, y) * c[y]).mean(), rows=12) is False
+    assert tried(random, replay, rows=12) is None
+    assert tried(random, replay, rows=12) is False
+
+
+@pytest.mark.parametrize("rows", [6, 16, 20])
+def test_targets_of_few_rows_that_a_statistic_is_taken_of_are_told_at_once(rows):
+    generator = torch.Generator().manual_seed(0)
+    y, labels = torch.randn(rows, generator=generator), (torch.arange(rows) < 2).float()
+    assert tried(lambda o, _: (o[:, 0] - (y - y.mean())).square().mean(), rows=rows)
+    assert tried(lambda o, _: (o[:, 0].square() * torch.where(labels == 1, 1, labels.mean())).mean(), rows=rows)
+    assert tried(lambda o, _: (o[:, 0] - y).square().mean(), rows=rows) is False
+    assert tried(lambda o, _: functional.binary_cross_entropy_with_logits(o[:, 0], labels), rows=rows) is False
+
+
+def test_labels_that_the_batch_has_none_of_are_tried():
+    nobody = torch.zeros(ROWS, dtype=torch.long)
+    assert tried(lambda o, _: functional.cross_entropy(o + (torch.bincount(nobody, minlength=3) + 1).log(), nobody))
+    assert tried(lambda o, _: functional.cross_entropy(o, nobody)) is False
 
 
 class Square(torch.autograd.Function):

@@ -6,15 +6,20 @@ import secrets
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from plrvo.training.structure import map_tensors, tensors_in
+from plrvo.training.structure import map_leaves, map_tensors, tensors_in
 
-__all__ = ["Call", "Inputs", "tensors_in", "without_rows"]
+_FEW = 4  # rows: so many items may be a size, such as (height, width)
+_NUMBERS = (bool, int, float, np.number, np.bool_)
+_ITEMS = (*_NUMBERS, str, bytes, type(None))
+
+__all__ = ["Call", "Inputs", "Lists", "tensors_in", "without_rows"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Call:
     rows: int
     dimension: int = 0
     shared: frozenset[int] = frozenset()  # which of its `tensors()` have no rows, whatever their size
+    plain: frozenset[int] | None = frozenset()  # and which of its lists and arrays have none; None for all
 
     def picked(self, rows: Sequence[int]) -> Call:
         """With some rows only."""
@@ -131,7 +137,7 @@ class Call:
             return t
 
         args, kwargs = map_tensors((self.args, dict(self.kwargs)), cut)
-        return Call(args, kwargs, self.rows, self.dimension, self.shared)
+        return Call(args, kwargs, self.rows, self.dimension, self.shared, self.plain)
 
     def has_rows(self, t: Tensor) -> bool:
         """Whether a tensor is as large as the batch."""
@@ -140,20 +146,76 @@ class Call:
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, dict(self.kwargs)))
 
-    def mapped(self, change: Callable[[Tensor], Tensor], rows: int) -> Call:
-        """With every tensor that has rows changed, to so many rows."""
-        tensors = self.tensors()
-        numbers = iter(range(len(tensors)))
+    def without_lists(self) -> Call | None:
+        """Without rows in lists and arrays; None where there are none, or too many to be a size that all share."""
+        lists = enumerate(self.lists() if self.plain is not None and self.rows <= _FEW else ())
+        found = any(_length(v, self.dimension) == self.rows and i not in (self.plain or ()) for i, v in lists)
+        return replace(self, plain=None) if found else None
+
+    def lists(self) -> list[Any]:
+        """Those that may have an item for each row."""
+        found: list[Any] = []
+        for value in (*self.args, *self.kwargs.values()):
+            map_leaves(value, lambda leaf: found.append(leaf) if _is_list(leaf) else None, until=_is_list)
+        return found
+
+    def mapped(self, change: Callable[[Tensor], Tensor], rows: int, *, texts: bool = True) -> Call:
+        """With every tensor that has rows changed, to so many rows.
+
+        So are lists and arrays with an item for each row; those of `texts`, and of whatever else is no number, follow
+        what becomes of the rows' numbers.
+        """
+        tensors, lists = self.tensors(), self.lists()
+        numbers, list_numbers = iter(range(len(tensors))), iter(range(len(lists)))
         # With fewer rows, a mask or a table may be as large as they are: what has no rows now has none then.
         shared = self.shared | {number for number, t in enumerate(tensors) if not self.has_rows(t)}
+        plain = self.plain
+        if plain is not None:
+            plain |= {number for number, v in enumerate(lists) if _length(v, self.dimension) != self.rows}
 
-        def change_rows(t: Tensor) -> Tensor:
-            if next(numbers) in shared:
-                return t
-            return change(t.detach()).requires_grad_(t.requires_grad)  # a leaf, as passes go back more than once
+        def change_rows(leaf: Any) -> Any:
+            if _is_list(leaf):
+                number = next(list_numbers)
+                return leaf if plain is None or number in plain else _changed(leaf, change, self.dimension, texts)
+            if not isinstance(leaf, Tensor) or next(numbers) in shared:
+                return leaf
+            return change(leaf.detach()).requires_grad_(leaf.requires_grad)  # a leaf, as passes go back more than once
 
-        args, kwargs = map_tensors((self.args, dict(self.kwargs)), change_rows)
-        return Call(args, kwargs, rows, self.dimension, shared)
+        args = tuple(map_leaves(value, change_rows, until=_is_list) for value in self.args)
+        kwargs = {key: map_leaves(value, change_rows, until=_is_list) for key, value in self.kwargs.items()}
+        return Call(args, kwargs, rows, self.dimension, shared, plain)
+
+
+def _is_list(value: Any) -> bool:
+    """Whether something may have an item for each example: lengths, names."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return type(value) in (list, tuple) and len(value) > 0 and all(isinstance(v, _ITEMS) for v in value)
+
+
+def _length(value: Any, dimension: int) -> int:
+    if isinstance(value, np.ndarray):
+        return int(value.shape[dimension if value.ndim > dimension else 0])
+    return len(value)
+
+
+def _changed(value: Any, change: Callable[[Tensor], Tensor], dimension: int, texts: bool) -> Any:
+    """What a change of tensors does to a list or an array."""
+    is_array = isinstance(value, np.ndarray)
+    numeric = value.dtype.kind in "biuf" if is_array else all(isinstance(v, _NUMBERS) for v in value)
+    if not numeric:
+        if not texts:
+            return value
+        index = change(torch.arange(_length(value, dimension)).view([1] * dimension + [-1])).flatten().tolist()
+        if is_array:
+            return value.take(index, axis=dimension if value.ndim > dimension else 0)
+        return type(value)(value[i] for i in index)
+    numbers = np.asarray(value)
+    t = torch.from_numpy(numbers.astype(np.int64 if numbers.dtype.kind in "iu" else numbers.dtype))
+    flat = t.ndim <= dimension
+    made = change(t.view([1] * dimension + [-1]) if flat else t)
+    made = made.flatten() if flat else made
+    return made.numpy().astype(numbers.dtype) if is_array else type(value)(made.tolist())
 
 
 class Inputs:
@@ -211,6 +273,21 @@ def _dimensions_of(call: Call, size: int) -> set[int]:
     """Which dimensions of the batch, but for that of its rows, have this size."""
     batch = next((t for t in call.tensors() if call.has_rows(t)), None)
     return set() if batch is None else {d for d, n in enumerate(batch.shape) if n == size and d != call.dimension}
+
+
+class Lists:
+    """Which lists and arrays have no item for each example: those of a length that did not follow the batch's."""
+
+    def __init__(self) -> None:
+        self._plain: dict[int, frozenset[int]] = {}  # by how many a call has
+
+    def known(self, call: Call) -> Call:
+        """With what earlier passes have shown."""
+        lists = call.lists()
+        plain = self._plain.get(len(lists), frozenset())
+        plain |= {number for number, v in enumerate(lists) if _length(v, call.dimension) != call.rows}
+        self._plain[len(lists)] = plain
+        return replace(call, plain=plain)
 
 
 def without_rows(output: Any, dimension: int) -> Any:

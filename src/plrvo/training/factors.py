@@ -4,8 +4,8 @@ A mean over the tokens that are not padding, or over the weights of the classes 
 the batch: the factors between the loss and its terms must be numbers, not tensors, and the same in every step (up to
 1/rows, which a mean brings and the clipping undoes). Once examples have been summed, only sums and products with
 numbers may follow: no root, no absolute value, no clamp of the batch's loss. A number that depends on one row is that
-row's own. Where the module gives the loss by itself, the graph is read on inside of it, up to the first values that are
-no single number.
+row's own. A mean over positions divides by how many a batch was padded to: that is a factor, too. Where the module
+gives the loss by itself, the graph is read on inside of it, up to the first values that are no single number.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plrvo.training.loss_form import NotASum
+from plrvo.training.loss_form import WITHIN, NotASum
 from plrvo.training.modes import unheard
+from plrvo.training.order import signed
 
 _MOST_NODES = 5000  # between the loss and the outputs: losses are small
 _MEAN = 1  # torch's number for reduction="mean"
@@ -61,7 +62,8 @@ class Factors:
             raise NotASum(
                 f"loss: expected a {self._reduction} over examples; it weighs them by {_shown(found)} in a batch of "
                 f"{rows} and by {_shown(first)} in one of {first_rows}, as a mean over tokens or weights "
-                "of the batch does. Average within each example first, then over examples (loss_reduction says which; "
+                "of the batch does, and a mean over positions that are padded to its longest. "
+                f"{WITHIN} (loss_reduction says which; "
                 "a schedule that looks at no data: make_private(public_loss_weights=True))"
             )
 
@@ -73,7 +75,7 @@ def factors(loss: Tensor, stops: Collection[Any], rows: int, dimension: int = 0)
     """
     found: set[tuple[float, bool]] = set()
     seen: set[tuple[Any, float, bool]] = set()
-    of_one_row = _numbers_of_one_row(loss, stops, rows, dimension)
+    of_one_row = _of_one_row(loss, stops, rows, dimension)
     waiting: list[tuple[Any, float, bool]] = [(loss.grad_fn, 1.0, False)]
     while waiting and len(seen) < _MOST_NODES:
         node, factor, inside = at = waiting.pop()
@@ -84,18 +86,18 @@ def factors(loss: Tensor, stops: Collection[Any], rows: int, dimension: int = 0)
         is_output = node in stops or "_Tap" in node.name()
         inside |= is_output
         below = [n for n, _ in node.next_functions if n is not None]
-        if node in of_one_row or (inside and not number):
+        if (number and node in of_one_row) or (inside and not number):
             found.add((factor, False))
         elif not below or "_Tap" in node.name() or (inside and not _is_linear(node)):
             found.add((factor, number and inside))
         else:
-            here = _factor(node, rows, inside)
+            here = _factor(node, rows, inside, node in of_one_row)
             waiting += [(child, factor * here, inside) for child in below]
     return found
 
 
-def _numbers_of_one_row(loss: Tensor, stops: Collection[Any], rows: int, dimension: int) -> set[Any]:
-    """The nodes of single numbers that depend on one row at most: losses of examples that were taken one by one."""
+def _of_one_row(loss: Tensor, stops: Collection[Any], rows: int, dimension: int) -> set[Any]:
+    """The nodes that depend on one row at most: losses of examples that were taken one by one, and what they are of."""
     many = -1
     owner: dict[Any, int | None] = {}  # the row that a node depends on, many, or None for no row
     waiting = [loss.grad_fn]
@@ -110,7 +112,7 @@ def _numbers_of_one_row(loss: Tensor, stops: Collection[Any], rows: int, dimensi
         waiting.pop()
         of = {owner[n] if (row := _row_taken(n, i, rows, dimension)) is None else row for n, i in edges} - {None}
         owner[node] = many if node in stops or len(of) > 1 else next(iter(of), None)
-    return {node for node, of in owner.items() if of != many and _is_number(node)}
+    return {node for node, of in owner.items() if of != many}
 
 
 def _row_taken(node: Any, output: int, rows: int, dimension: int) -> int | None:
@@ -130,7 +132,7 @@ def _is_linear(node: Any) -> bool:
     return _kind(node) in _LINEAR or hasattr(node, "_saved_reduction")
 
 
-def _factor(node: Any, rows: int, inside: bool) -> float:
+def _factor(node: Any, rows: int, inside: bool, of_one_row: bool) -> float:
     """What a node multiplies its operands by, if that is one number for all rows; 1 for everything else."""
     kind, number = _kind(node), _is_number(node)
     if number and not _is_linear(node):
@@ -143,10 +145,13 @@ def _factor(node: Any, rows: int, inside: bool) -> float:
         other = _other(node, rows, number, inside)
         return 1.0 if other is None else other if kind == "Mul" else 1 / other if other else 1.0
     if kind == "Mean":
-        sizes, over = tuple(node._saved_self_sym_sizes), tuple(getattr(node, "_saved_dim", ()) or ())
         if number:
             return _share(int(node._saved_self_sym_numel), rows, inside)
-        return 1 / rows if sizes and sizes[0] == rows and any(d % len(sizes) == 0 for d in over) else 1.0
+        if of_one_row:  # its own length
+            return 1.0
+        # Over examples, or over positions, of which there are as many as the batch was padded to.
+        sizes, over = node._saved_self_sym_sizes, getattr(node, "_saved_dim", None) or ()
+        return 1 / max(1, math.prod(int(sizes[signed(d)]) for d in over))
     return _of_loss(node, rows, inside) if number and hasattr(node, "_saved_reduction") else 1.0
 
 
@@ -154,7 +159,7 @@ def _share(count: int, rows: int, inside: bool) -> float:
     if inside and count % rows:
         raise NotASum(
             f"loss: expected a sum over examples; the module averages {count} numbers of {rows} examples, some of "
-            "which have more of them than others. Average within each example, then over examples"
+            f"which have more of them than others. {WITHIN}"
         )
     return 1 / max(1, count)
 
@@ -175,8 +180,7 @@ def _of_loss(node: Any, rows: int, inside: bool) -> float:
         if not inside or count % rows or not _are_alike(each, rows):
             raise NotASum(
                 f"loss: expected a sum over examples; cross entropy divides by {weight:g} for {count} targets, the "
-                "weights of classes or the targets that are not ignored in this batch. Use reduction='none', average "
-                "within each example, then over examples"
+                f"weights of classes or the targets that are not ignored in this batch. Use reduction='none'. {WITHIN}"
             )
         return 1 / weight if weight else 1.0
     return _share(count, rows, inside)
@@ -207,8 +211,7 @@ def _other(node: Any, rows: int, number: bool, inside: bool) -> float | None:
         if number and not _is_of_python(other) and not is_count:
             raise NotASum(
                 f"loss: expected a sum over examples; it is multiplied or divided by the tensor {float(other):g}, "
-                "which may be something of the batch. Average within each example first, then over examples; a "
-                "constant is written as a Python number"
+                f"which may be something of the batch. {WITHIN}; a constant is written as a Python number"
             )
         if number and is_count and not _is_of_python(other):
             _share(int(other), rows, inside)

@@ -30,6 +30,11 @@ from torch import Tensor, nn
 from plrvo.training.layout import Layout
 from plrvo.validate import InvalidArgument
 
+# What to do about tokens: a mean over all positions is none, where batches are padded to their longest example.
+WITHIN = (
+    "Divide the sum of each example's tokens by a constant, or by how many of its own count, then average over examples"
+)
+
 
 class NotASum(RuntimeError):
     """The loss is no sum over examples; nothing of the step was released."""
@@ -115,7 +120,7 @@ def crossing(loss: Tensor, outputs: Sequence[tuple[Tensor, Layout | None]], rows
 
 
 class _ByExample(nn.Module):
-    """A loss by example, averaged over the rest of an example's numbers, then over examples."""
+    """A loss by example, averaged over an example's own numbers that are not to be ignored, then over examples."""
 
     def __init__(self, criterion: Any, reduction: str) -> None:
         super().__init__()
@@ -124,8 +129,18 @@ class _ByExample(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         losses: Tensor = self.criterion(*args, **kwargs)
-        losses = losses.flatten(1).mean(dim=1) if losses.ndim > 1 else losses
+        if losses.ndim > 1:
+            kept = self._kept(losses, args[1] if len(args) > 1 else kwargs.get("target"))
+            losses = losses.flatten(1)
+            losses = losses.mean(dim=1) if kept is None else losses.sum(dim=1) / kept.flatten(1).sum(dim=1).clamp(min=1)
         return losses.mean() if self.reduction == "mean" else losses.sum()
+
+    def _kept(self, losses: Tensor, target: Any) -> Tensor | None:
+        """Where targets count, if the criterion may ignore some."""
+        ignored = getattr(self.criterion, "ignore_index", None)
+        if ignored is None or not isinstance(target, Tensor) or target.shape != losses.shape:
+            return None
+        return target != ignored
 
 
 def by_example(criterion: Any, reduction: str) -> nn.Module:

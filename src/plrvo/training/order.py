@@ -64,7 +64,7 @@ def _indices(node: Any) -> Iterator[Tensor]:
     found = node._saved_indices if hasattr(node, "_saved_indices") else node._saved_index
     if isinstance(found, Tensor):
         if found.ndim > 1:
-            found = found.movedim(_signed(node._saved_dim), 0)
+            found = found.movedim(signed(node._saved_dim), 0)
         found = (found,)
     # Several indices make one together: the first is that of the rows, or they are in none of these dimensions.
     for index in [i for i in found if i is not None][:1]:
@@ -83,10 +83,10 @@ def _exchanged(index: Tensor) -> list[int]:
 
 def _size(node: Any, dimension: int) -> int:
     shape = node._input_metadata[0].shape
-    dimension = _signed(dimension)
+    dimension = signed(dimension)
     return int(shape[dimension]) if -len(shape) <= dimension < len(shape) else -1
 
 
-def _signed(dimension: int) -> int:
+def signed(dimension: int) -> int:
     """Nodes have negative dimensions without their sign."""
     return dimension - 2**64 if dimension >= 2**63 else dimension

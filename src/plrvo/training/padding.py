@@ -6,20 +6,29 @@ gradient because of that one, and no clip bounds it. Lengths that change between
 Rows that end (or begin) in a run of one value that is nowhere else, beyond what all rows have of it, are tried alone
 without that run: their outputs must be what they are in the batch, at the positions that are left.
 
+A loss in the user's loop may look at padding just as well (a mean over all positions, the last of them): where outputs
+follow the length, a loss of a new form must have no gradient at what a row has beyond its own end, unless the module
+has put zeros there. How many positions a mean divides by is read off the graph (`factors`).
+
 Passes are in eval mode, since dropout falls differently in other shapes. A module that is random even so is not tried.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from plrvo.training.call import Call
+from plrvo.training.layout import Layout, layout_of
+from plrvo.training.loss_form import WITHIN, NotASum
 from plrvo.training.probe import passes_in_eval
+from plrvo.training.recording import Output, Recording
 from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
@@ -29,9 +38,26 @@ _ROWS = 4  # of a batch
 _RUN = 2  # positions of padding, in so many rows, at least: equal values at an end may be data
 _CLOSE = 1e-3  # relative: other shapes round differently, by far less
 _CLOSE_HALF = 5e-2
+_ZERO = 1e-6  # of a row's gradient: what counts as none
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 Place = tuple[int, int]  # the number of an input tensor, and one of its dimensions
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A row with padding, and what is its own of each tensor that the module gives: (start, length) by dimension."""
+
+    row: int
+    own: Mapping[int, Sequence[tuple[int, int]]]
+
+    def outside(self, place: int, of_row: Tensor) -> Tensor | None:
+        """Where a row's part of that tensor is padding; None where nothing is."""
+        own, outside = self.own.get(place, ()), torch.ones(of_row.shape, dtype=torch.bool, device=of_row.device)
+        if len(own) != of_row.ndim or any(start + n > size for (start, n), size in zip(own, of_row.shape, strict=True)):
+            return None
+        outside[tuple(slice(start, start + length) for start, length in own)] = False
+        return outside if bool(outside.any()) else None
 
 
 class Padding:
@@ -39,45 +65,117 @@ class Padding:
 
     def __init__(self, on_try: Callable[[bool], None]) -> None:
         self._on_try = on_try
-        self._sizes: list[list[int]] = []  # of the first pass
-        self._changing: set[Place] = set()
-        self._tried = 0
+        # By the form of a call, as calls of two forms may take turns: the sizes of the first pass, and what changes.
+        self._sizes: dict[tuple[int, ...], list[list[int]]] = {}
+        self._changing: dict[tuple[int, ...], set[Place]] = {}
+        self._tried, self._losses = Counter[tuple[int, ...]](), Counter[Any]()
+        self._now: tuple[nn.Module, Call, Mapping[int, Layout]] | None = None
+        self._found: list[Padded] | None = None  # in the batch at hand, if it was tried
+        self._turn = 0  # the number of its pass
 
-    def check(self, module: nn.Module, call: Call) -> None:
+    def check(
+        self,
+        module: nn.Module,
+        call: Call,
+        layouts: Mapping[int, Layout] | None = None,
+        recording: Recording | None = None,
+    ) -> None:
         """Refuse a module whose outputs depend on padding; nothing is tried as long as all lengths stay the same."""
-        self._note(call)
-        if not self._changing or (self._tried >= _TRIED and secrets.randbelow(_AGAIN)):
+        form = self._note(call)
+        self._now, self._found = (module, call, layouts or {}), None
+        self._turn = 0 if recording is None else recording.turn
+        if self._changing[form] and (self._tried[form] < _TRIED or not secrets.randbelow(_AGAIN)):
+            self._tried[form] += self._try()
+
+    def check_loss(self, loss: Tensor, outputs: Sequence[Output], rows: int, form: int) -> None:
+        """Refuse a loss that looks at padding: in the first batches of this form of loss in which there is any."""
+        if self._now is None or self._losses[form] >= _TRIED or not self._changing[_form(self._now[1])]:
             return
-        self._on_try(True)
+        if self._found is None:
+            self._try()
+        if not self._found:
+            return
+        self._on_try(True)  # a gradient at the outputs, and nobody's
         try:
-            self._tried += self._try(module, call)
+            looks = looks_at_padding(loss, [o for o in outputs if o.turn == self._turn], rows, self._found)
         finally:
             self._on_try(False)
+        if looks:
+            raise NotASum(
+                "loss: expected one that looks at no padding; it has a gradient at what an example has beyond its own "
+                "end, where inputs are padded to the longest of their batch, so that one example changes what others "
+                f"contribute: leave these positions out (ignored labels, a mask). {WITHIN}. Or pad all batches to one "
+                "length"
+            )
+        self._losses[form] += looks is not None
 
-    def _note(self, call: Call) -> None:
-        sizes = [list(t.shape) for t in call.tensors()]
-        if [len(s) for s in sizes] != [len(s) for s in self._sizes]:  # the first pass, or a call of another form
-            self._sizes, self._changing = sizes, set()
-        for number, (now, first) in enumerate(zip(sizes, self._sizes, strict=True)):
+    def end(self) -> None:
+        """The batch has gone back."""
+        self._now = self._found = None
+
+    def _note(self, call: Call) -> tuple[int, ...]:
+        form, sizes = _form(call), [list(t.shape) for t in call.tensors()]
+        changing = self._changing.setdefault(form, set())
+        for number, (now, first) in enumerate(zip(sizes, self._sizes.setdefault(form, sizes), strict=True)):
             has_rows = len(now) > call.dimension and now[call.dimension] == call.rows
-            self._changing |= {
+            changing |= {
                 (number, d)
                 for d, (a, b) in enumerate(zip(now, first, strict=True))
                 if a != b and not (has_rows and d == call.dimension)
             }
+        return form
 
-    def _try(self, module: nn.Module, call: Call) -> bool:
+    def _try(self) -> bool:
         """Whether anything could be compared."""
-        inputs, compared = call.tensors(), False
-        with passes_in_eval(module) as outputs:
-            for length in {inputs[i].shape[d] for i, d in self._changing}:
-                places = [(i, d) for i, d in self._changing if inputs[i].shape[d] == length]
-                own, at_end = min(
-                    ((_own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
-                    key=lambda found: int(found[0].sum()),
-                )
-                compared |= _compare(module, call, places, own, at_end, outputs)
+        if self._now is None:
+            return False
+        module, call, layouts = self._now
+        inputs, compared, changing = call.tensors(), False, self._changing[_form(call)]
+        self._found = []
+        self._on_try(True)
+        try:
+            with passes_in_eval(module) as outputs:
+                for length in {inputs[i].shape[d] for i, d in changing}:
+                    places = [(i, d) for i, d in changing if inputs[i].shape[d] == length]
+                    own, at_end = min(
+                        ((_own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
+                        key=lambda found: int(found[0].sum()),
+                    )
+                    found = _compare(module, call, places, own, at_end, outputs, layouts)
+                    compared |= found is not None
+                    self._found += found or []
+        finally:
+            self._on_try(False)
         return compared
+
+
+def looks_at_padding(loss: Tensor, outputs: Sequence[Output], rows: int, padded: Sequence[Padded]) -> bool | None:
+    """Whether a loss has a gradient where a row has padding; None if nothing shows it yet.
+
+    Zeros that the module has put there are nobody's, whatever their gradient is, unless it gives nothing but zeros yet.
+    """
+    tensors, certain = [o.tensor for o in outputs], False
+    if not tensors:
+        return None
+    gradients: list[Any] = list(torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True))
+    for o, gradient in zip(outputs, gradients, strict=True):
+        for p in padded if gradient is not None and o.layout is not None else ():
+            of_row, values = (o.layout.of(t.detach(), rows, [p.row]) for t in (gradient, o.tensor))  # type: ignore[union-attr]
+            outside = p.outside(o.place, of_row)
+            if outside is None:
+                continue
+            size = of_row.abs().nan_to_num().max()
+            if bool((of_row[outside].abs().nan_to_num() <= _ZERO * size).all()):
+                certain = True
+            elif bool((values[outside] != 0).any()):
+                return True
+            else:
+                certain |= bool((values[~outside] != 0).any())
+    return False if certain else None
+
+
+def _form(call: Call) -> tuple[int, ...]:
+    return tuple(t.ndim for t in call.tensors())
 
 
 def _own_lengths(call: Call, places: list[Place], at_end: bool) -> Tensor:
@@ -127,13 +225,21 @@ def _runs(positions: Tensor) -> Tensor | None:
 
 
 def _compare(
-    module: nn.Module, call: Call, places: list[Place], own: Tensor, at_end: bool, outputs: Callable[..., Any]
-) -> bool:
+    module: nn.Module,
+    call: Call,
+    places: list[Place],
+    own: Tensor,
+    at_end: bool,
+    outputs: Callable[..., Any],
+    layouts: Mapping[int, Layout],
+) -> list[Padded] | None:
+    """The rows that were tried; None if nothing could be compared."""
     length = call.tensors()[places[0][0]].shape[places[0][1]]
     padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - _RUN]
     if not padded:
-        return False
-    whole, compared = _numbers(outputs(call)), False
+        return None
+    whole, tried = _numbers(outputs(call)), list[Padded]()
+    compared = False
     for row in padded[:: max(1, len(padded) // _ROWS)][:_ROWS]:
         kept = int(own[row])
         start = 0 if at_end else length - kept
@@ -141,17 +247,20 @@ def _compare(
             alone = _numbers(outputs(call.single(row).cut(dict.fromkeys(places, (start, kept)))))
         except Exception:  # too short for it, such as for a kernel
             continue
-        in_batch = _of_row(whole, call, row)
+        in_batch = _of_row(whole, call, row, layouts)
         if not in_batch:  # a loss alone: that of the row with its padding
             in_batch = _numbers(outputs(call.single(row)))
-        else:
-            alone = _of_row(alone, Call((), {}, 1, call.dimension), 0)
-        pairs = [_common(a, b, at_end) for a, b in zip(in_batch, alone, strict=False) if a.ndim == b.ndim and b.numel()]
-        compared |= bool(pairs)
-        if all(_close(a, b) for a, b in pairs):
+        both = [
+            (place, _common(t, alone[place], at_end))
+            for place, t in in_batch.items()
+            if place in alone and t.ndim == alone[place].ndim and alone[place].numel()
+        ]
+        compared |= bool(both)
+        if all(_close(a, b) for _, ((a, b), _) in both):
+            tried.append(Padded(row, {place: where for place, (_, where) in both}))
             continue
         again = _numbers(outputs(call, seed=1))
-        if all(_close(a, b) for a, b in zip(whole, again, strict=True)):
+        if all(_close(t, again[place]) for place, t in whole.items()):
             raise InvalidArgument(
                 "module",
                 type(module).__name__,
@@ -160,32 +269,36 @@ def _compare(
                 "means over real positions, recurrent networks read where the example ends), or pad all batches to one "
                 "length",
             )
-        return False
-    return compared
+        return None
+    return tried if compared else None
 
 
-def _numbers(output: Any) -> list[Tensor]:
-    return [t.detach() for t in tensors_in(output) if t.is_floating_point()]
+def _numbers(output: Any) -> dict[int, Tensor]:
+    """By their places among all tensors of an output."""
+    return {place: t.detach() for place, t in enumerate(tensors_in(output)) if t.is_floating_point()}
 
 
-def _of_row(outputs: list[Tensor], call: Call, row: int) -> list[Tensor]:
+def _of_row(outputs: Mapping[int, Tensor], call: Call, row: int, layouts: Mapping[int, Layout]) -> dict[int, Tensor]:
     """A row of the outputs that have rows; all positions may lie in the first dimension."""
-    found = []
-    for t in outputs:
-        if call.dimension == 0 and t.ndim and t.shape[0] and t.shape[0] % call.rows == 0:
-            found.append(t.reshape(call.rows, t.shape[0] // call.rows, *t.shape[1:])[row])
-        elif t.ndim > call.dimension > 0 and t.shape[call.dimension] == call.rows:
-            found.append(t.select(call.dimension, row))
+    found = {}
+    for place, t in outputs.items():
+        layout = layout_of(t, layouts.get(place), call.rows, call.dimension)
+        if layout is None and call.dimension == 0 and Layout(0).fits(t, call.rows):
+            layout = Layout(0)
+        if layout is not None:
+            found[place] = layout.of(t, call.rows, [row])
     return found
 
 
-def _common(long: Tensor, short: Tensor, at_end: bool) -> tuple[Tensor, Tensor]:
-    """Both at the positions that both have."""
+def _common(long: Tensor, short: Tensor, at_end: bool) -> tuple[tuple[Tensor, Tensor], list[tuple[int, int]]]:
+    """Both at the positions that both have, and where those are in the long one."""
+    where = []
     for d, (a, b) in enumerate(zip(long.shape, short.shape, strict=True)):
         both = min(a, b)
-        long = long.narrow(d, 0 if at_end else a - both, both)
+        where.append((0 if at_end else a - both, both))
+        long = long.narrow(d, *where[-1])
         short = short.narrow(d, 0 if at_end else b - both, both)
-    return long, short
+    return (long, short), where
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

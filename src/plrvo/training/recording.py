@@ -40,6 +40,8 @@ class Output:
     layout: Layout | None
     learns_before: bool  # whether something in front of the module gets a gradient through it
     turn: int  # after how many passes
+    place: int  # among all tensors that it gave
+    hooks: frozenset[int] = frozenset()  # on its gradient, which it came with
 
 
 class Recording(Listener):

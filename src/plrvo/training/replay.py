@@ -18,6 +18,7 @@ not seen.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import weakref
 from collections.abc import Iterator, Sequence
@@ -35,8 +36,10 @@ from plrvo.training.recording import Recording
 
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
+_MOST_TOLD = 3  # tensors of which each may be a constant
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
 _SIZES = (1e2, 1e4, 1e8, 1e-4)  # times which outputs are tried
+_CLASSES = 1000  # labels that are tried
 _CLOSE = 1e-4  # relative: the same operations on other rows, so that kernels may round otherwise
 
 
@@ -62,7 +65,8 @@ class Replay:
         """Whether the gradient at one example's outputs changes with other examples; None if it is not certain yet.
 
         A tensor that is no output may have the size of a small batch by chance (weights of so many classes). Whether
-        it is a constant shows in the next pass. A loss that was tried before (`again`) is tried with one size.
+        it is a constant shows where rows change places, or in the next pass. A loss that was tried before (`again`)
+        is tried with one size.
         """
         if recording.is_full:
             raise CannotReplay(
@@ -83,19 +87,49 @@ class Replay:
         if not _are_true(same, loss, tensors):
             raise CannotReplay("its operations give another gradient when they are carried out again")
         trials = _TRIALS if sum(t.numel() for t in tensors) < _LARGE else 1
-        certain = True
+        # Whole numbers by example are labels; of few floating-point ones, any may be constants.
+        labels: list[Laid] = [t for t in targets if not t[0].is_floating_point() or (rows > _FEW and _is_binary(t[0]))]
+        apart: tuple[int, int] | None = None
         for _ in range(trials):
             row, other = _two_rows(rows)
             for source in (row, other):
                 if trial.differs(same, row, source, targets):
-                    # Whole numbers by example are labels; floating-point ones may be constants.
-                    if trial.differs(same, row, source, [t for t in targets if not t[0].is_floating_point()]):
+                    if trial.differs(same, row, source, labels):
                         return True
-                    certain = False
-        if certain:
-            sizes = _SIZES if trials > 1 and not again else (secrets.choice(_SIZES),)
-            return any(trial.differs_in_size(same, *_two_rows(rows), size) for size in sizes)
-        return None if first and rows <= _FEW else True
+                    apart = row, source
+            if trial.differs_by_labels(same, row, other, labels):
+                return True
+        if apart is not None:
+            if not first or rows > _FEW:
+                return True
+            unclear: list[Laid] = [t for t in targets if t[0].is_floating_point()]
+            found = _tell(trial, same, apart, labels, unclear)
+            if found is not False:
+                return found or any(_is_binary(t) for t, _ in unclear) or None
+        sizes = _SIZES if trials > 1 and not again else (secrets.choice(_SIZES),)
+        return any(trial.differs_in_size(same, *_two_rows(rows), size) for size in sizes)
+
+
+def _tell(
+    trial: _Trial, same: list[Any], apart: tuple[int, int], labels: list[Laid], others: list[Laid]
+) -> bool | None:
+    """Which of the others have rows: those that gradients are permuted with, as outputs are; None if that is not clear.
+
+    A loss that two rows are apart in looks at others, if what has rows is among what it was tried with.
+    """
+    found: bool | None = None
+    for chosen in itertools.product((False, True), repeat=len(others)) if len(others) <= _MOST_TOLD else ():
+        with_rows = [*labels, *itertools.compress(others, chosen)]
+        if trial.follows(same, with_rows):
+            if trial.differs(same, *apart, with_rows):
+                return True
+            found = False
+    return found
+
+
+def _is_binary(values: Tensor) -> bool:
+    """Zeros and ones: labels of two classes, or of several."""
+    return bool(((values == 0) | (values == 1)).all())
 
 
 def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor]) -> bool:
@@ -111,16 +145,23 @@ def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor])
 
 @dataclass(frozen=True)
 class _Others:
-    """Copies of the row `source` in the place of all but `row`, in other sizes; `spikes`: of one number in each."""
+    """Copies of the row `source` in the place of all but `row`, in other sizes; `spikes`: of one number in each.
+
+    With a `label`, that in the place of those of all others which are no less than zero.
+    """
 
     row: int
     source: int
     of_others: float = 1.0
     of_row: float = 1.0
     spikes: bool = False
+    label: int | None = None
 
     def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
         placed = layout.of(values, rows, [i if i == self.row else self.source for i in range(rows)])
+        if self.label is not None and values.numel():
+            others = (torch.arange(rows) != self.row)[:, None].expand(rows, placed.numel() // rows)
+            return placed.masked_fill(layout.from_rows(others, placed).to(placed.device) & (placed >= 0), self.label)
         if self.of_others == 1.0 or not values.is_floating_point():
             return placed
         factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)
@@ -129,6 +170,16 @@ class _Others:
             factors[torch.arange(rows), where] = self.of_others
         factors[self.row] = self.of_row
         return placed * layout.from_rows(factors, placed).to(placed)
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """All rows one place further."""
+
+    label: None = None
+
+    def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
+        return layout.of(values, rows, [(i + 1) % rows for i in range(rows)])
 
 
 def _own_generator() -> torch.Generator:
@@ -142,6 +193,33 @@ class _Trial:
     def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
         """Whether the gradient at `row` is another one where all others are copies of `source`."""
         return self._apart(same, self.gradients(_Others(row, source), targets), row)
+
+    def differs_by_labels(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
+        """Whether it is another one where all others have a label that the batch may have nowhere.
+
+        Which labels there are, outputs say; a loss that takes no such labels is not tried with them. (On other devices
+        than the processor, one that is too large would be the end of the run.)
+        """
+        present = {int(v) for t, _ in targets if t.device.type == "cpu" for v in set(t.flatten().tolist())}
+        counts = {n for t, of in self._outputs if of is not None for d, n in enumerate(t.shape) if d != of.dimension}
+        for count in {max(2, n) for n in counts} if present else ():
+            new = [c for c in range(min(count, _CLASSES)) if c not in present] or list(range(min(count, _CLASSES)))
+            try:
+                found = self.gradients(_Others(row, source, label=secrets.choice(new)), targets)
+            except CannotReplay:
+                continue
+            if self._apart(same, found, row):
+                return True
+        return False
+
+    def follows(self, same: list[Any], targets: Sequence[Laid]) -> bool:
+        """Whether gradients turn as outputs and these targets do."""
+        turned = _Turned()
+        found = self.gradients(turned, targets)
+        return all(
+            a is None or layout is None or _close(turned.placed_in(a, layout, self._rows), b)
+            for a, b, (_, layout) in zip(same, found, self._outputs, strict=True)
+        )
 
     def differs_in_size(self, same: list[Any], row: int, source: int, size: float) -> bool:
         """Whether it is another one where others are so many times as large: beside the row as it is, or as large."""
@@ -166,11 +244,12 @@ class _Trial:
             for a, b, (_, layout) in zip(same, found, self._outputs, strict=True)
         )
 
-    def gradients(self, others: _Others | None, targets: Sequence[Laid] = ()) -> list[Any]:
+    def gradients(self, others: _Others | _Turned | None, targets: Sequence[Laid] = ()) -> list[Any]:
         """At the outputs, with other rows in the place of all but one; the targets' are copied likewise."""
-        made = {id(t): self._changed(t, layout, others).requires_grad_() for t, layout in self._outputs}
+        of_outputs = _Others(others.row, others.row) if others is not None and others.label is not None else others
+        made = {id(t): self._changed(t, layout, of_outputs).requires_grad_() for t, layout in self._outputs}
         leaves = [made[id(t)] for t, _ in self._outputs]
-        copies = None if others is None else _Others(others.row, others.source)
+        copies = _Others(others.row, others.source, label=others.label) if isinstance(others, _Others) else others
         made |= {id(t): self._changed(t, layout, copies) for t, layout in targets if id(t) not in made}
         with torch.enable_grad(), _generators_kept(self._steps):
             for step in self._steps:
@@ -180,7 +259,7 @@ class _Trial:
                 raise CannotReplay("its operations do not lead to it")
             return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
-    def _changed(self, values: Tensor, layout: Layout | None, others: _Others | None) -> Tensor:
+    def _changed(self, values: Tensor, layout: Layout | None, others: _Others | _Turned | None) -> Tensor:
         values = values.detach()
         if others is None or layout is None:
             return values.clone()

@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.bound import Bound
-from plrvo.training.call import Call, Inputs, without_rows
+from plrvo.training.call import Call, Inputs, Lists, without_rows
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
-from plrvo.training.loss_form import NotASum, before_backward, crossing, detours, reached, trained_before
+from plrvo.training.loss_form import WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
+from plrvo.training.loss_hooks import LossHooks
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -68,7 +69,7 @@ class Watch(Bound):
         self._met: dict[Form, int] = {}  # how often a form came in which a parameter had no gradient
         self._padding = Padding(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
-        self._replay = Replay(dimension)
+        self._replay, self._hooks = Replay(dimension), LossHooks()
         self._recording: Recording | None = None
         self._descendants = Descendants()
         weakref.finalize(self, self._descendants.forget)
@@ -76,7 +77,7 @@ class Watch(Bound):
         self._call: Call | None = None  # of the pass under way
         self._moved = Counter[str]()  # how often rows that an operation has moved were tried
         self._found = Tried()
-        self._unchanged, self._seen_inputs = Unchanged(module), Inputs()
+        self._unchanged, self._seen_inputs, self._lists = Unchanged(module), Inputs(), Lists()
         self._inputs: set[int] = set()
         self._outputs: list[Output] = []
         self._statistics: list[Tensor] = []  # of the batch, that the module has given
@@ -115,6 +116,7 @@ class Watch(Bound):
         self.seen_loss, self._turn = False, 0
         self.forget_gradients()
         self.pause()
+        self._padding.end()
         self._stop_recording()
         self._descendants.new_step()
         self._seen_inputs.new_step()
@@ -173,14 +175,14 @@ class Watch(Bound):
         self._learns_before = trained_before(inputs, self.rows, self._dimension)
         if self._on_rows:
             self._on_rows(self.rows)
-        call = Call(args, kwargs, self.rows, self._dimension)
+        call = self._lists.known(Call(args, kwargs, self.rows, self._dimension))
         if self.rows == 0:  # one made-up example goes through, and nothing of it comes out: many layers fail on none
             made_up = call.one_made_up()
             self._unchanged.begin(None, self._set_trying)
             return made_up.args, dict(made_up.kwargs)
         self._try_new_form(module, call)
         if not self._outputs:
-            self._padding.check(module, call)
+            self._padding.check(module, call, self._found.layouts, self._recording)
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
@@ -199,8 +201,8 @@ class Watch(Bound):
                 return
         # Where only numbers differ, such as that of the step, fewer tries do.
         again = any(its_form.kind == tried.kind for tried in self._tried)
-        self._try(module, call, again=again and not due)
-        if self.rows > 1 and self._found.learns:
+        certain = self._try(module, call, again=again and not due)
+        if self.rows > 1 and self._found.learns and certain:
             self._tried[its_form] = self._found
 
     def _is_due(self, form: Form) -> bool:
@@ -208,10 +210,17 @@ class Watch(Bound):
         self._met[form] = met = self._met.get(form, 0) + 1
         return met & (met - 1) == 0
 
-    def _try(self, module: nn.Module, call: Call, again: bool) -> None:
+    def _try(self, module: nn.Module, call: Call, again: bool) -> bool:
+        """Whether it is certain what has rows: in a batch of two, any pair of numbers may be of two examples."""
         self._set_trying(True)
         try:
             self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs, again=again)
+            return True
+        except Exception:
+            if (other := call.without_lists()) is None:
+                raise
+            self._found = probe(module, other, self._per_example, self._reduction, self._seen_inputs, again=again)
+            return False
         finally:
             self._set_trying(False)
 
@@ -253,7 +262,8 @@ class Watch(Bound):
             if t.requires_grad:
                 layout = layout_of(t, self._found.layouts.get(place), self.rows, self._dimension) if self.rows else None
                 is_sum = place not in self._found.not_sums
-                self._outputs.append(Output(t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn))
+                of = (t, t.grad_fn, t._version, is_sum, layout, self._learns_before, turn, place)
+                self._outputs.append(Output(*of, frozenset(t._backward_hooks or ())))
             elif place in self._found.statistics:
                 self._statistics.append(t)
         if self._recording is not None:
@@ -288,6 +298,7 @@ class Watch(Bound):
             if not self._public_weights:
                 self._factors.check(loss, stops, self.rows, weight, self._turn)
             self._check_terms(loss, outputs, recording, steps)
+            self._hooks.begin(outputs, steps)
         self._turn += 1
         self.in_backward = True
         self._unchanged.begin_backward()
@@ -297,6 +308,7 @@ class Watch(Bound):
         self.in_backward = False
         self._go_on_recording()
         self.seen_loss = False  # no step follows what is refused here
+        self._hooks.end()
         self._unchanged.end_backward()
         self.seen_loss = True
 
@@ -317,7 +329,7 @@ class Watch(Bound):
                 raise NotASum(
                     f"loss: expected a {self._reduction} over examples; the number that the module computes is not "
                     "(tokens that are not ignored, or a balance over the batch?). Compute the loss outside, by "
-                    "example: reduction='none', the mean within each example, then over examples"
+                    f"example, with reduction='none'. {WITHIN}"
                 )
 
     def _check_statistics(self, steps: list[Operation]) -> None:
@@ -329,6 +341,7 @@ class Watch(Bound):
     def _check_terms(self, loss: Tensor, outputs: list[Output], recording: Recording, steps: list[Operation]) -> None:
         """Carry the loss out again: at the first occurrences of its form, and then now and then."""
         its_form = form(steps, [o.tensor for o in outputs])
+        self._padding.check_loss(loss, outputs, self.rows, its_form)
         tried = self._forms.get(its_form, 0)
         if tried >= _TRIED and secrets.randbelow(_AGAIN):
             return

@@ -37,7 +37,15 @@ class ForEachExample(Tensor):
                 return _with_rows(func(found, (slice(None), *slices)), was_asked=asked)
             if func in _REPEATED and _sizes(args[1:]) == (len(found), *[1] * (found.ndim - 1)):
                 return found.as_subclass(Tensor)
-            result = func(*args, **kwargs)
+            try:
+                result = func(*args, **kwargs)
+            except RuntimeError as error:  # as a product with a table, which has a dimension less outside of here
+                raise InvalidArgument(
+                    "module",
+                    f"a table that is looked up once for all examples, for {getattr(func, '__name__', func)}",
+                    'one that is added to each example; or grad_sample_mode="functorch", which is slower and asks '
+                    f"nothing of layers ({error})",
+                ) from None
             others = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t is not found]
             alone = isinstance(result, Tensor) and all(t.ndim < found.ndim for t in others)
             if not alone or result.shape[:1] != found.shape[:1] or result.ndim != found.ndim:
