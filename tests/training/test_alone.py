@@ -1,6 +1,7 @@
 """Examples that never meet: whatever module, loss and collate function do, one of them moves the sum by one clip."""
 
 import copy
+import itertools
 import warnings
 from typing import Any
 
@@ -267,3 +268,159 @@ def test_other_clippings_hold(clipping: str) -> None:
         Alone(copy.deepcopy(module), outlier(), clipping=clipping).released(list(range(start, 12))) for start in (0, 1)
     ]
     assert 0.1 < float((both[0] - both[1]).norm()) / CLIP < 1.001
+
+
+class Codes(nn.Module):
+    """Keeps something of its examples in places that are no buffers."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.body, self.where, self.plain = mlp(), where, torch.zeros(X.shape[1])
+        self.frozen = nn.Parameter(torch.zeros(X.shape[1]), requires_grad=False)
+        self.count, self.layer = itertools.count(), nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.frozen + self.plain.reshape(-1, X.shape[1]).mean(0)
+        before = before + 100 * next(self.count) + (0.0 if isinstance(self.layer, nn.Identity) else 100.0)
+        out = self.body(x + before.detach() + (0.0 if self.layer.training else 100.0))
+        if self.where == "parameter":
+            self.frozen += x.detach().mean(0)
+        elif self.where == "new parameter":
+            self.frozen = nn.Parameter(x.detach().mean(0), requires_grad=False)
+        elif self.where == "grown":
+            self.plain.data = torch.cat([self.plain.reshape(-1, X.shape[1]), x.detach()])
+        elif self.where == "layer":
+            self.layer = nn.Dropout(0.0)
+        else:
+            self.layer.training = float(x.sum()) > 1e3
+        return out if float(x.sum()) < 1e9 else out.clone()  # no vmap
+
+
+@pytest.mark.parametrize("where", ["parameter", "new parameter", "grown", "layer", "mode"])
+def test_no_example_finds_what_another_has_left_in_the_module_and_none_stays(where: str) -> None:
+    torch.manual_seed(0)
+    module = Codes(where)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    assert influence(module, outlier()) < 1.001
+    run = Alone(module, list(zip(X, Y, strict=True)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run.released(list(range(12)))
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items() if "frozen" in name)
+
+
+class Shown:
+    """Prints as any other of its kind."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    def __repr__(self) -> str:
+        return f"Shown({tuple(self.x.shape)})"
+
+
+@pytest.mark.parametrize("form", [Shown, lambda x: x.numpy(), lambda x: {"x": Shown(x)}])
+def test_examples_are_told_apart_by_what_they_hold_and_not_by_how_they_print(form: Any) -> None:
+    wide = torch.zeros(len(X), 1200)
+    wide[:, 600 : 600 + X.shape[1]] = X  # NumPy prints no numbers in the middle of so many
+    examples = list(zip(wide, Y, strict=True))
+
+    def read(examples: list[Any]) -> tuple[Any, Tensor]:
+        ((x, y),) = examples
+        return form(x), y[None]
+
+    def loss(module: nn.Module, example: Any) -> Tensor:
+        x = example[0]["x"] if isinstance(example[0], dict) else example[0]
+        x = torch.from_numpy(x) if not isinstance(x, Shown) else x.x
+        return cross_entropy(module(x[None, 600 : 600 + X.shape[1]]), example[1])
+
+    module = mlp()
+    found = Alone(copy.deepcopy(module), examples, loss, read).released(list(range(12)))
+    expected = Alone(copy.deepcopy(module), list(zip(X, Y, strict=True))).released(list(range(12)))
+    assert float((found - expected).norm()) < 1e-4 * CLIP
+
+
+def test_a_data_set_that_could_give_a_batch_is_asked_for_single_examples() -> None:
+    class Batched:
+        asked: list[int]
+
+        def __len__(self) -> int:
+            return 40
+
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            self.asked.append(len(indices))
+            return [(X[i], Y[i]) for i in indices]
+
+    examples = Batched()
+    examples.asked = []
+    run = Alone(mlp(), examples)
+    next(iter(run.loader))
+    assert set(examples.asked) == {1}
+
+
+def test_a_part_that_fails_leaves_nothing_of_the_parts_before_it() -> None:
+    torch.manual_seed(0)
+    examples = [(torch.randint(1, 50, (2 + i % 2,)), Y[i]) for i in range(12)]
+    broken = [True]
+
+    def loss(module: nn.Module, example: Any) -> Tensor:
+        if broken[0] and example[0].shape[1] == 3:
+            raise ValueError("a broken example")
+        return plain(module, example)
+
+    run = Alone(Reader(), examples, loss, padded)
+    batch = [run.collate([example]) for example in examples]
+    run.optimizer.draws.drawn(range(12))
+    with pytest.raises(ValueError, match="a broken example"):
+        run.module.backward(batch)
+    assert run.optimizer.sums is None
+    run.module.backward([example for example in batch if example[0].shape[1] == 2])  # without the broken ones
+    with pytest.raises(BatchMismatch):
+        run.optimizer.step()
+    broken[0] = False
+    run.module.backward(batch)
+    run.optimizer.step()
+    assert run.optimizer.steps_taken == 1
+
+
+def test_examples_without_a_tensor_go_one_by_one() -> None:
+    examples = [(f"{'a' * i}", int(Y[i])) for i in range(12)]
+
+    def loss(module: nn.Module, example: Any) -> Tensor:
+        text, label = example
+        return cross_entropy(module(X[len(text)][None]), torch.tensor([label]))
+
+    module = mlp()
+    found = Alone(copy.deepcopy(module), examples, loss, lambda one: one[0]).released(list(range(12)))
+    expected = Alone(copy.deepcopy(module), list(zip(X, Y, strict=True))).released(list(range(12)))
+    assert float((found - expected).norm()) < 1e-4 * CLIP
+
+
+def test_a_parameter_by_another_name_has_its_gradient_and_another_module_is_refused() -> None:
+    class Aliased(nn.Module):
+        def __init__(self, body: nn.Module) -> None:
+            super().__init__()
+            self.body = body
+            self.weights = list(body.parameters())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x) + sum(p.square().sum() for p in self.weights)
+
+    examples, module = list(zip(X, Y, strict=True)), Aliased(mlp())
+    labels = [torch.nn.functional.one_hot(y, CLASSES).float() for y in Y]
+    squares = list(zip(X, labels, strict=True))
+
+    def loss(module: nn.Module, example: Any) -> Tensor:
+        return (module(example[0]) - example[1]).square().sum()
+
+    run = Alone(copy.deepcopy(module), squares, loss)
+    with pytest.warns(UserWarning, match="all uses of a parameter"):
+        found = run.released([0])
+    own = copy.deepcopy(module)
+    loss(own, (X[:1], labels[0][None])).backward()
+    expected = torch.cat([p.grad.flatten().double() for p in own.body.parameters()])
+    expected *= min(1.0, CLIP / float(expected.norm()))
+    assert float((found - expected).norm()) < 0.02 * CLIP
+    other = mlp()
+    with pytest.raises(InvalidArgument, match="the module that it is given"):
+        Alone(mlp(), examples, lambda module, example: plain(other, example)).released([0])

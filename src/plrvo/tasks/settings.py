@@ -16,7 +16,7 @@ from plrvo.budget.address import Address
 from plrvo.noise import Keystream
 from plrvo.records.folder import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS
 from plrvo.tasks.job import LARGEST_RATE
-from plrvo.training.alone import ALONE
+from plrvo.training.alone import refuse_alone
 from plrvo.training.checkpoint import read_extra
 from plrvo.validate import InvalidArgument, one_of
 
@@ -60,10 +60,7 @@ class Settings:
         check_choices(self.optimizer, self.schedule)
         if not 0 < self.learning_rate < LARGEST_RATE:
             raise InvalidArgument("learning_rate", self.learning_rate, "above 0 and below 1e30")
-        if self.grad_sample_mode == ALONE:
-            raise InvalidArgument(
-                "grad_sample_mode", ALONE, "another mode: this one asks a loop of your own for the loss of one example"
-            )
+        refuse_alone(self.grad_sample_mode)
         check_folder(self.out, self.resume)
 
     @property

@@ -28,6 +28,7 @@ from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
 from plrvo.training import PrivacyEngine
+from plrvo.training.alone import refuse_alone
 from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.receipts import make_receipt
 from plrvo.training.trackers import Tracker, spent
@@ -183,6 +184,7 @@ class PrivateTrainer(Trainer):
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
+        refuse_alone(self._options["grad_sample_mode"])
         if self._options["grad_sample_mode"] == "auto":
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)

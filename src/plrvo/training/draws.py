@@ -129,7 +129,8 @@ class Draws:
             self._rows = 0
             raise BatchMismatch(
                 "other rows in a step than its batch has examples: expected one row for each example, once; "
-                "layers on flattened positions, repeated examples and parts of batches are not what the plan covers"
+                "layers on flattened positions, repeated examples and parts of batches are not what the plan covers "
+                '(in grad_sample_mode="alone", module.backward(examples) stands in the place of loss.backward())'
             )
         if last:
             self._waiting.popleft()

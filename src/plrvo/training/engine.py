@@ -243,7 +243,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         loader = private_loader(data_loader, sampler, batch_first, alone=mode == ALONE)
         wrapped: Any
         if mode == ALONE:
-            wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction)
+            wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction, exact=exact)
         else:
             wrapped = wrapper_of(mode, module)(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights

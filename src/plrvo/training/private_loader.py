@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from plrvo.noise import Keystream
-from plrvo.training.alone import CollateAlone
+from plrvo.training.alone import CollateAlone, FetchAlone
 from plrvo.training.descendants import not_followed
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.ftrl.order import OrderedBatches
@@ -61,9 +61,10 @@ def private_loader(
 ) -> DataLoader[Any]:
     """The caller's loader with another sampler, which has an answer for a batch of no examples."""
     collate = CollateAlone(loader.collate_fn) if alone else _with_empty(loader, batch_first)
+    dataset: Any = FetchAlone(loader.dataset) if alone else loader.dataset
     if not loader.num_workers:
         return _OwnLoader(
-            loader.dataset,
+            dataset,
             batch_sampler=sampler,
             collate_fn=collate,
             pin_memory=loader.pin_memory,
@@ -72,7 +73,7 @@ def private_loader(
             generator=torch.Generator(),
         )
     return WorkersLoader(
-        loader.dataset,
+        dataset,
         batch_sampler=sampler,
         collate_fn=collate,
         num_workers=loader.num_workers,
