@@ -323,3 +323,13 @@ def test_a_kill_while_secrets_are_removed_leaves_what_can_be_resumed_away(tmp_pa
     assert finish(out).receipt == released
     assert not (out / ".search").exists()
     assert account.state().entry(1).settled == 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("clip", 1e-25), ("sample_rate", 1e-300)])
+def test_what_a_trial_would_refuse_is_refused_before_anything_is_charged(tmp_path, name, value):
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    job = {"budget": account.path, name: None}
+    with pytest.raises(InvalidArgument, match=f"^{name}="):
+        small(vary={name: Listed((value, 1.0))}, job=job).run(tmp_path / "out")
+    assert not account.state().entries
+    assert not (tmp_path / "out" / ".search").exists()
