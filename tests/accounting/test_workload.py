@@ -26,6 +26,14 @@ def test_sampling_rate_must_be_a_probability_above_zero() -> None:
         assert_refused("sample_rate", value)
 
 
+def test_a_sampling_rate_beyond_the_accountants_numbers_is_refused_and_the_smallest_has_a_bracket() -> None:
+    for value in (1e-300, 5e-324, 9e-31):
+        assert_refused("sample_rate", value)
+    for width in (0.01, 0.1, 1.0):
+        ledger = Ledger().plus(Laplace(width), Workload(**{**GOOD, "sample_rate": 1e-30}))
+        assert 0 <= ledger.lower(1e-5) <= ledger.certified(1e-5).value
+
+
 @pytest.mark.parametrize("argument", ["steps", "dimension"])
 def test_counts_must_be_whole_and_positive(argument: str) -> None:
     for value in (0, -3, 300.0, 2.5, math.nan, math.inf, True, "300", None):

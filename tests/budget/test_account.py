@@ -278,3 +278,17 @@ def test_entries_that_there_are_not_are_refused(tmp_path, number):
     made.reserve(plan(), "first").let_go()
     with pytest.raises(InvalidArgument, match="number of an entry"):
         made.settle(number)
+
+
+@pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+def test_a_run_at_work_is_not_settled_through_a_link(tmp_path, kind):
+    made = account(tmp_path)
+    charge = made.reserve(plan(), "first")
+    charge.release(40)
+    link = tmp_path / "b.budget"
+    getattr(link, kind)(made.path)
+    with pytest.raises(InvalidArgument, match=r"another process is at work|a file with one name"):
+        Account(link).settle(1)
+    link.unlink()
+    charge.release(60)
+    assert charge.settle().charged == 60

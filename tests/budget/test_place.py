@@ -73,3 +73,24 @@ def test_the_name_of_a_machine_can_be_shown(monkeypatch):
     assert len(place.machine()) == 200
     monkeypatch.setattr(place.platform, "node", lambda: "")
     assert place.machine()
+
+
+def test_links_to_a_file_share_its_locks(tmp_path):
+    (tmp_path / "folder").mkdir()
+    real, link = tmp_path / "folder" / "a.budget", tmp_path / "b.budget"
+    real.touch()
+    link.symlink_to(real)
+    assert place.guard_of(link) == place.guard_of(real) == real.with_name(".a.budget.lock")
+    assert place.hold_of(link, 1) == place.hold_of(real, 1)
+    place.check_alone(link)
+    (tmp_path / "c.budget").hardlink_to(real)
+    with pytest.raises(InvalidArgument, match="a file with one name"):
+        place.check_alone(real)
+
+
+def test_a_link_into_a_shared_folder_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "b.budget").symlink_to(tmp_path / "far" / "a.budget")
+    mounted(tmp_path, f"/dev/x / ext4 rw 0 0\nserver:/x {tmp_path / 'far'} nfs4 rw 0 0\n", monkeypatch)
+    with pytest.raises(InvalidArgument, match="nfs4 is shared with others"):
+        place.check_place(tmp_path / "b.budget")

@@ -9,6 +9,7 @@ from typing import Any
 from plrvo import validate
 
 _SHORTEST_CLIP = 1e-150  # numbers not far below it have fewer digits, or none
+_SMALLEST_RATE = 1e-30  # with far smaller ones, loss distributions leave what a double holds
 _MOST = 1 << 63  # steps and coordinates: what a 64-bit integer counts, and a double comes near
 
 
@@ -32,6 +33,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         validate.rate(sample_rate=self.sample_rate)
+        if self.sample_rate < _SMALLEST_RATE:
+            few = "at least 1e-30: below it the accountant's numbers leave the range of doubles"
+            raise validate.InvalidArgument("sample_rate", self.sample_rate, few)
         validate.positive_integer(steps=self.steps, dimension=self.dimension)
         for name, value in (("steps", self.steps), ("dimension", self.dimension)):
             if value >= _MOST:

@@ -13,6 +13,7 @@ for a proof that the run is dead. A crash at any point leaves the reservation, o
 from __future__ import annotations
 
 import math
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -36,6 +37,7 @@ from plrvo.validate import InvalidArgument, of_type, shortened
 
 FORMAT = 1
 _LONGEST_NAME = 200
+_MARK = re.compile(r"[0-9a-f]{64}")
 _WRONG_FORM = (LookupError, TypeError, AttributeError, ValueError)
 
 
@@ -203,17 +205,20 @@ class Account:
             hold.close()
             raise
 
-    def release(self, number: int, before: int, steps: int) -> Event:
+    def release(self, number: int, before: int, steps: int, mark: str | None = None) -> Event:
         """Write down that results of so many steps of an entry may be seen from now on, after those `before`.
 
-        Refused where the account knows of others: then a copy of the run has gone on with the same entry.
+        Refused where the account knows of others: then a copy of the run has gone on with the same entry. `mark` is a
+        digest of what is released, for who has to tell it from what a copy would release.
         """
+        if mark is not None and not _MARK.fullmatch(mark):
+            raise InvalidArgument("mark", mark, "a SHA-256 digest in hexadecimal")
         with self.home.changing() as (events, append):
             entry = State.after(events, self).entry(number)
             if entry.released != before or steps < before:
                 known = f"{entry.released} steps were released, and this one knows of {before}"
                 raise InvalidArgument("budget", f"entry {number}", f"a run alone on its entry: {known}")
-            return append(_released(entry, steps))
+            return append(_released(entry, steps) | ({} if mark is None else {"mark": mark}))
 
     def settle(self, number: int, *, whole: bool = False) -> Entry:
         """Give back what a dead run has not released. `whole` charges all of its plan, and asks for no proof."""
@@ -325,7 +330,10 @@ def _changed(entry: Entry, said: Mapping[str, Any]) -> Entry:
     if type(steps) is not int or not 0 <= steps <= entry.planned or entry.settled is not None:
         raise ValueError(f"entry {entry.number} has no such steps")
     if said["event"] == "released":
-        return replace(entry, released=max(steps, entry.released))
+        mark = said.get("mark")
+        if mark is not None and not _MARK.fullmatch(mark):
+            raise ValueError(f"entry {entry.number} has a mark that is no digest")
+        return replace(entry, released=max(steps, entry.released), mark=mark)
     if said["event"] != "settled" or steps < (entry.released if entry.counted else 0):
         raise ValueError(f"entry {entry.number} cannot be {said['event']}")
     return replace(entry, settled=steps)

@@ -27,13 +27,14 @@ class Charge:
         """As the account has it now."""
         return self.account.state().entry(self.number)
 
-    def release(self, steps: int) -> None:
+    def release(self, steps: int, mark: str | None = None) -> None:
         """Write down, before anything of it can be seen, that so many steps may have been.
 
-        Steps that have been released are so for ever: a run that repeats them has nothing to write.
+        Steps that have been released are so for ever: a run that repeats them has nothing to write. `mark` is a digest
+        by which a run knows its own release again.
         """
         if steps > self.released:
-            self._last = self.account.release(self.number, self.released, steps)
+            self._last = self.account.release(self.number, self.released, steps, mark)
             self.released = steps
 
     def settle(self, steps: int | None = None) -> Entry:

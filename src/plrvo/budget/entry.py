@@ -85,7 +85,8 @@ class Entry:
     """A reservation and what became of it; `digest` is that of the event which made it.
 
     `released` is the last step of which something may have been seen, `settled` the steps that are charged for good;
-    until then the whole plan is. Where nobody counts what was seen (`counted`), all of it may have been.
+    until then the whole plan is. Where nobody counts what was seen (`counted`), all of it may have been. `mark` is the
+    digest of what was released last, if its run says one.
     """
 
     number: int
@@ -98,6 +99,7 @@ class Entry:
     reserved: Reserved
     released: int = 0
     settled: int | None = None
+    mark: str | None = None
 
     @property
     def planned(self) -> int:

@@ -37,7 +37,7 @@ _LOCAL = {"fuse.ntfs-3g", "fuse.exfat", "fuse.gocryptfs", "fuse.encfs", "fuse.ex
 
 def check_place(path: Path) -> None:
     """Refuse a folder of several machines, or one where locks do not keep others out."""
-    folder = path.absolute().parent
+    folder = path.resolve().parent  # where the file is, not a link to it
     if not folder.is_dir():
         raise InvalidArgument("budget", str(path), "a file in a folder that exists")
     kind = _file_system(folder)
@@ -52,13 +52,21 @@ def check_place(path: Path) -> None:
     raise InvalidArgument("budget", str(path), "a folder with locks that keep others out; here two were given at once")
 
 
+def check_alone(path: Path) -> None:
+    """Refuse a file with a second name (a hard link): locks, and what SQLite keeps beside it, go by the name."""
+    if path.stat().st_nlink > 1:
+        raise InvalidArgument("budget", str(path), "a file with one name; hard links to it have locks of their own")
+
+
 def guard_of(path: Path) -> Path:
-    """The lock file of whoever writes the account."""
+    """The lock file of whoever writes the account, beside the file itself: links to it share the lock."""
+    path = path.resolve()
     return path.with_name(f".{path.name}.lock")
 
 
 def hold_of(path: Path, entry: int) -> Path:
     """The lock file of the run that has this entry, for as long as it lives."""
+    path = path.resolve()
     return path.with_name(f".{path.name}.entry-{entry}.lock")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from plrvo.budget.events import OURS, PATIENCE, Append, Event, checked, follows
-from plrvo.budget.place import check_place, guard_of, hold_of
+from plrvo.budget.place import check_alone, check_place, guard_of, hold_of
 from plrvo.budget.place import machine as this_machine
 from plrvo.files import locked, write_bytes
 from plrvo.validate import InvalidArgument
@@ -89,6 +89,7 @@ class File:
         path = self.path
         if not path.is_file():  # a pipe would wait for ever
             raise InvalidArgument("budget", str(path), OURS)
+        check_alone(path)
         try:
             where = f"file:{quote(str(path.absolute()))}?mode=rw"
             with closing(sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)) as database:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 from tests.tasks.tuning.searches import small
@@ -230,3 +231,105 @@ def test_kept_trials_cost_their_sum(tmp_path):
     assert verify(out / "receipt.json") == []
     with pytest.raises(InvalidArgument, match="budget"):
         small(keep_trials=True, job={"budget": tmp_path / "a.budget"})
+
+
+def _killed(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_copy_of_a_search_releases_nothing_once_the_other_has(tmp_path, monkeypatch):
+    """The first is killed after its release and before its entry is settled: one charge, and two models."""
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    one, two = tmp_path / "one", tmp_path / "two"
+    begin(small(job={"budget": account.path, "seed": None}), one)
+    shutil.copytree(one, two)
+    with monkeypatch.context() as patch:
+        patch.setattr(running.Charge, "settle", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            finish(one)
+    with pytest.raises(InvalidArgument, match="older copy"):
+        finish(two)
+    assert [path.name for path in two.iterdir() if path.name != ".lock"] == [".search"]
+    assert len(account.state().entries) == 1
+
+
+@pytest.mark.parametrize("last", ["release", "end"])
+def test_a_copy_made_during_the_release_comes_to_the_same_one_or_to_none(tmp_path, monkeypatch, last):
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    one, two, torn = tmp_path / "one", tmp_path / "two", tmp_path / "torn"
+    begin(small(job={"budget": account.path, "seed": None}), one)
+    with monkeypatch.context() as patch:
+        patch.setattr(running.Charge if last == "release" else State, last, _killed)
+        with pytest.raises(KeyboardInterrupt):
+            finish(one)
+    shutil.copytree(one, two)
+    shutil.copytree(one, torn)
+    chosen = State.read(one).document["release"]["trial"]
+    (torn / ".search" / f"trial-{chosen:04d}" / "model.safetensors").write_bytes(b"of another attempt")
+    with pytest.raises(InvalidArgument, match="older copy"):
+        finish(torn)
+    (torn / ".search" / f"done-{chosen:04d}.json").unlink()
+    with pytest.raises(InvalidArgument, match="older copy"):
+        finish(torn)
+    with monkeypatch.context() as patch:
+        patch.setattr(running.Charge, "settle", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            finish(one)
+    finish(two)
+    assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
+    assert account.state().entry(1).settled is not None
+
+
+def test_what_the_account_has_of_a_release_is_a_digest_and_no_other_search_has_it(tmp_path):
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    for name in ("first", "second"):
+        small(job={"budget": account.path}).run(tmp_path / name)
+    first, second = (entry.mark for entry in account.state().entries)
+    assert len(first) == len(second) == 64
+    assert first != second  # though the seed is the same
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("count", range(5))
+def test_a_kill_while_secrets_are_removed_leaves_what_can_be_resumed_away(tmp_path, monkeypatch, count, settled):
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    out, calls = tmp_path / "out", []
+
+    def counted(original):
+        def call(path, *rest, **options):
+            if ".search" in str(path):
+                if len(calls) == count:
+                    raise KeyboardInterrupt
+                calls.append(path)
+            return original(path, *rest, **options)
+
+        return call
+
+    def removed(self):
+        with monkeypatch.context() as patch:
+            for owner, name in ((shutil, "rmtree"), (Path, "unlink"), (Path, "rmdir")):
+                patch.setattr(owner, name, counted(getattr(owner, name)))
+            original(self)
+
+    original = State.remove
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "remove", removed)
+        with pytest.raises(KeyboardInterrupt):
+            small(job={"budget": account.path}).run(out)
+    released = Receipt.read(out / "receipt.json")
+    assert "trials" not in State.read(out).document
+    if settled:
+        account.settle(1)
+    assert finish(out).receipt == released
+    assert not (out / ".search").exists()
+    assert account.state().entry(1).settled == 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("clip", 1e-25), ("sample_rate", 1e-300)])
+def test_what_a_trial_would_refuse_is_refused_before_anything_is_charged(tmp_path, name, value):
+    account = Account.create(tmp_path / "a.budget", name="digits", epsilon=9, delta=1e-5)
+    job = {"budget": account.path, name: None}
+    with pytest.raises(InvalidArgument, match=f"^{name}="):
+        small(vary={name: Listed((value, 1.0))}, job=job).run(tmp_path / "out")
+    assert not account.state().entries
+    assert not (tmp_path / "out" / ".search").exists()

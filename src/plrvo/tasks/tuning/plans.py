@@ -20,6 +20,7 @@ from plrvo.tasks.settings import Streams, check_choices
 from plrvo.tasks.tuning.held_out import score_ledger, score_noise
 from plrvo.tasks.tuning.space import CHARGED, Listed
 from plrvo.tasks.tuning.tuning import Tuning
+from plrvo.training.clipping import check_clip
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
@@ -51,6 +52,8 @@ def price(tuning: Tuning, preset: Preset) -> Priced:
     dimension, delta = trained_parameters(preset.module), choice_of(job, preset, "delta")
     clipping = Clipping.named(job.clipping or Clipping.flat)
     works = [Workload(rate, steps, clip, dimension) for clip, rate, steps in _combinations(tuning, preset)]
+    for work in works:  # what training would refuse, when the search has been charged
+        check_clip(work.clip, clipping.value)
     singles = [_single(job, work, delta, tuning.epsilon, clipping) for work in works]
     shapes = [(plan.noise, plan.charged) for plan in singles]
     noises = [noise for noise, _ in fitted(tuning.count, shapes, tuning.epsilon, delta)]

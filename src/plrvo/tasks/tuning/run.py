@@ -17,7 +17,7 @@ from plrvo.budget import Account, Charge
 from plrvo.files import locked
 from plrvo.noise import Keystream
 from plrvo.records import Receipt
-from plrvo.records.folder import LOCK
+from plrvo.records.folder import LOCK, RECEIPT
 from plrvo.tasks.resolved import choice_of
 from plrvo.tasks.settings import check_folder
 from plrvo.tasks.tuning.held_out import Split
@@ -109,14 +109,14 @@ def finish(out: Path, *, jobs: int = 1, engine: str = "loky", watch: Callable[[]
         search = Search.from_dict(state.document["cost"])
         charge = _charge(state, tuning)
         try:
-            for _ in _trials(out, state.left(), jobs, engine):
-                if not tuning.keep_trials:
-                    state.forget_losers()
-                if watch is not None:
-                    watch()
-            if charge is not None:  # before anything of the result can be seen
-                charge.release(charge.entry.planned)
-            receipt = release(state, out, charge)
+            if state.ended:
+                receipt = Receipt.read(out / RECEIPT) if (out / RECEIPT).exists() else None
+            else:
+                state = _done(state, out, _trials(out, _left(state), jobs, engine), watch)
+                if charge is not None:  # before anything of the result can be seen
+                    charge.release(charge.entry.planned, state.mark)
+                receipt = release(state, out, charge)
+                state = state.end()
             state.remove()  # before the entry is settled, or a crash in between would leave what nobody can resume
             if charge is not None:
                 charge.settle()
@@ -128,6 +128,22 @@ def finish(out: Path, *, jobs: int = 1, engine: str = "loky", watch: Callable[[]
     return Outcome(out, receipt, search, certified, delta)
 
 
+def _left(state: State) -> list[int]:
+    """Trials that are yet to be done: none, once it is written down which one is released."""
+    return state.left() if state.mark is None else []
+
+
+def _done(state: State, out: Path, trials: Iterable[Any], watch: Callable[[], None] | None) -> State:
+    """After all trials, with what is released written down."""
+    keep_trials = state.tuning.keep_trials
+    for _ in trials:
+        if not keep_trials:
+            state.forget_losers()
+        if watch is not None:
+            watch()
+    return state.begin_release()
+
+
 def _trials(out: Path, left: list[int], jobs: int, engine: str) -> Iterable[Any]:
     work = partial(run_trial, str(out.absolute()))
     if jobs == 1 and engine == "loky":  # in this process
@@ -137,9 +153,16 @@ def _trials(out: Path, left: list[int], jobs: int, engine: str) -> Iterable[Any]
 
 
 def _charge(state: State, tuning: Tuning) -> Charge | None:
+    """The search's entry. Where something was released with it, only of this search: a copy would release another.
+
+    The account has the mark of what was released (`State.mark`), which is in this folder since before that.
+    """
     record = state.document["budget"]
     if record is None or tuning.job.budget is None:
         return None
     account = Account(tuning.job.budget)
-    planned = account.state().entry(record["entry"])
-    return account.take_up(record, planned.released)
+    entry = account.state().entry(record["entry"])
+    ours = state.mark is not None and entry.mark == state.mark
+    if state.ended and ours and entry.settled is not None:
+        return None  # somebody has settled it meanwhile; the rest of the folder is still to be removed
+    return account.take_up(record, entry.released if ours else 0)
