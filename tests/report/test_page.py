@@ -285,3 +285,30 @@ def test_every_value_has_a_place_on_the_paper(values):
             assert all(0 <= tick.at <= max(drawn.width, drawn.height) for tick in (*drawn.x_ticks, *drawn.y_ticks))
             assert len(drawn.x_ticks) <= 12
         assert len(dots.x_ticks) >= 1
+
+
+def test_delta_stands_beside_certified_and_published_only_where_a_run_has_it(gamma_run, gaussian_run, plain_run):
+    def columns(*runs):
+        table = page_of(*runs).split('<table class="runs">')[1].split("</table>")[0]
+        names = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', table)
+        assert {row.count("<td") + 1 for row in table.split("<tbody>")[1].split("<tr>")[1:]} == {len(names)}
+        return names
+
+    assert columns(gaussian_run, gamma_run)[:3] == ["run", "certified: at most", "delta"]
+    assert "published" in columns(gaussian_run, gamma_run)
+    without = read_run(gaussian_run).receipt.bracket.published is None
+    assert ("published" not in columns(gaussian_run, plain_run)) is without
+
+
+def test_a_receipt_of_ones_own_loop_has_a_name_and_no_heading_over_nothing(gaussian_run, tmp_path):
+    """Without metrics nothing was learned that the page could show; `data` names a task that has no name."""
+    run = read_run(gaussian_run)
+    task = {"data": "my table", "model": "linear"}
+    receipt = replace(run.receipt, document={**run.receipt.document, "task": task})
+    page = make_page([replace(run, history=(), receipt=receipt)]).decode()
+    assert "my table, linear" in page
+    assert "a task without a name" not in page
+    assert "What was learned" not in page
+    assert "<h3>The noise</h3>" in page
+    odd = replace(receipt, document={**receipt.document, "task": {"data": 3}})
+    assert odd.task == "a task without a name"
