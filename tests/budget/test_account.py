@@ -13,6 +13,7 @@ from plrvo import GammaPLRV, Gaussian, Laplace, Ledger, Plan, Workload
 from plrvo.accounting.correlated import Correlation, Participation, Tree
 from plrvo.budget import Account
 from plrvo.budget.place import hold_of
+from plrvo.noise import Specification
 from plrvo.validate import InvalidArgument
 
 
@@ -292,3 +293,20 @@ def test_a_run_at_work_is_not_settled_through_a_link(tmp_path, kind):
     link.unlink()
     charge.release(60)
     assert charge.settle().charged == 60
+
+
+def test_a_plan_of_all_the_epsilon_is_refused_and_told_why_and_a_smaller_one_fits(tmp_path):
+    """The numbers of the guide: an account charges more than a run's own certificate, and small runs the most."""
+    work = Workload(sample_rate=0.25, steps=60, clip=1.0, dimension=2730)
+
+    def fitted(epsilon: float) -> Plan:
+        return Plan.fitted(Specification("gaussian", {}), work, 1e-5, epsilon)
+
+    three = Account.create(tmp_path / "three.budget", name="three", epsilon=3, delta=1e-5)
+    with pytest.raises(InvalidArgument, match=r"epsilon 3.395 would be spent.*own certificate.*a smaller epsilon, or"):
+        three.reserve(fitted(3.0), "all of it")
+    three.reserve(fitted(2.6), "less of it").let_go()
+    for epsilon, charged in ((1.0, 1.363), (2.0, 2.549), (4.0, 4.559)):
+        five = Account.create(tmp_path / f"{epsilon}.budget", name="five", epsilon=5, delta=1e-5)
+        five.reserve(fitted(epsilon), "one").let_go()
+        assert five.state().standing().spent == pytest.approx(charged, abs=1e-3)

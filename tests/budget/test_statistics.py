@@ -85,7 +85,7 @@ def test_noise_is_as_wide_as_it_is_charged(statistics):
 def test_a_short_account_is_refused_before_the_data_is_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr("plrvo.budget.statistics.integer_sum", lambda *_: pytest.fail("the data was looked at"))
     short = Statistics(account(tmp_path, epsilon=0.5), delta=DELTA)
-    with pytest.raises(InvalidArgument, match="expected room for 1 steps of gaussian noise"):
+    with pytest.raises(InvalidArgument, match="expected room for 1 step of gaussian noise"):
         short.count([1, 2, 3], epsilon=2.0)
     assert not short.account.state().entries
 

@@ -18,6 +18,9 @@ MECHANISM = "audit mechanism --noise laplace --scale 2 --clip 1 --dimension 3 --
 INVOCATIONS = """
 account | --noise (missing)
 account --sigma 1.1 | did you mean --noise-multiplier
+account --noise-multiplier 1 --batch-size 256 | did you mean --sample-rate? (the sample rate is batch size / examples)
+account --noise-multiplier 1 --epochs 3 | did you mean --steps? (steps are epochs / sample rate)
+train mydata.csv --epsilon 1 | your own data: plrvo.PrivacyEngine (docs: training)
 account --noise-multiplier | --noise-multiplier (missing): expected
 account --noise-multiplier x | --noise-multiplier x: expected a number
 {GAUSSIAN} | --noise (missing)

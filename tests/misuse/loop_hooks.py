@@ -49,7 +49,7 @@ for _where in ("outputs", "differences"):
         "refused in that step: where there are hooks, gradients are taken with and without them",
         modes=BOOKS,
         error=NotASum,
-        match="no hook changes",
+        match="no hook changes|could not be tried",
     )
     def normed(mode: str, where: str = _where) -> None:
         _train(mode, _normed, where, (1.0, 1.0, 1.0, 1.0, 1e8))

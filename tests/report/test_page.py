@@ -14,8 +14,13 @@ from tests.report.samples import HOSTILE, MECHANISM, changed_receipt, copied, pa
 
 import plrvo
 from plrvo import appearance
+from plrvo.accounting import attacker
+from plrvo.accounting.attacker import most_often_right
+from plrvo.explore.answers import certify, quick
+from plrvo.explore.fragments import answer
+from plrvo.explore.question import Question
+from plrvo.report import coverage
 from plrvo.report.charts import Dot, DotRow, Kind, Line, dot_chart, line_chart
-from plrvo.report.coverage import most_often_right
 from plrvo.report.densities import densities
 from plrvo.report.figures import measure_charts, trade_charts
 from plrvo.report.loading import read_run
@@ -222,15 +227,29 @@ def test_gaussian_noise_is_not_compared_with_itself(gaussian_run):
     assert densities(read_run(gaussian_run).receipt.plan).gaussian is None
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.5, 0.1), (3.0, 1e-5)])
-def test_most_often_right_is_reached_by_the_worst_mechanism(epsilon, delta):
-    """Randomised response that gives the answer away with probability delta, and its best guesser, by brute force."""
-    p = math.exp(epsilon) / (1 + math.exp(epsilon))
-    given_in = np.array([delta, 0.0, (1 - delta) * p, (1 - delta) * (1 - p)])
-    given_out = given_in[[1, 0, 3, 2]]
-    excess = np.maximum(given_in - math.exp(epsilon) * given_out, 0).sum()
-    assert excess == pytest.approx(delta)  # it is private by the definition
-    assert 0.5 * np.maximum(given_in, given_out).sum() == pytest.approx(most_often_right(epsilon, delta))
+def _right(text: str) -> float:
+    return float(re.search(r"right in at most ([0-9.]+) % of cases", text)[1])
+
+
+def test_the_share_of_right_guesses_is_that_of_the_explorer(gaussian_run):
+    """For the same noise and workload, and far less than the certified pair alone would say."""
+    receipt = read_run(gaussian_run).receipt
+    (noise, work) = receipt.ledger.entries[0]
+    link = f"width={noise.sigma / work.clip!r}&sample_rate={work.sample_rate!r}&steps={work.steps}"
+    question = Question.read(f"{link}&clip={work.clip!r}&dimension={work.dimension}&delta={receipt.delta!r}")
+    explored = _right(answer(question, quick(question), certify(question)))
+    assert _right(coverage.meaning(receipt)) == explored
+    assert explored < 100 * most_often_right([(receipt.bracket.certified, receipt.delta)]) - 10
+
+
+def test_where_moments_say_nothing_guesses_are_bounded_by_the_certified_pair(gaussian_run, monkeypatch):
+    """A receipt that does not verify, and more kinds of step than are quick."""
+    receipt = read_run(gaussian_run).receipt
+    by_pair = 100 * most_often_right([(receipt.bracket.certified, receipt.delta)])
+    doubtful = replace(receipt, differences=("something",))
+    assert by_pair <= _right(coverage.meaning(doubtful)) <= by_pair + 0.1
+    monkeypatch.setattr(attacker, "_ENTRIES", 0)
+    assert coverage.meaning(receipt) == coverage.meaning(doubtful)
 
 
 def test_epsilons_of_very_different_sizes_stand_on_a_logarithmic_axis():
@@ -266,3 +285,30 @@ def test_every_value_has_a_place_on_the_paper(values):
             assert all(0 <= tick.at <= max(drawn.width, drawn.height) for tick in (*drawn.x_ticks, *drawn.y_ticks))
             assert len(drawn.x_ticks) <= 12
         assert len(dots.x_ticks) >= 1
+
+
+def test_delta_stands_beside_certified_and_published_only_where_a_run_has_it(gamma_run, gaussian_run, plain_run):
+    def columns(*runs):
+        table = page_of(*runs).split('<table class="runs">')[1].split("</table>")[0]
+        names = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', table)
+        assert {row.count("<td") + 1 for row in table.split("<tbody>")[1].split("<tr>")[1:]} == {len(names)}
+        return names
+
+    assert columns(gaussian_run, gamma_run)[:3] == ["run", "certified: at most", "delta"]
+    assert "published" in columns(gaussian_run, gamma_run)
+    without = read_run(gaussian_run).receipt.bracket.published is None
+    assert ("published" not in columns(gaussian_run, plain_run)) is without
+
+
+def test_a_receipt_of_ones_own_loop_has_a_name_and_no_heading_over_nothing(gaussian_run, tmp_path):
+    """Without metrics nothing was learned that the page could show; `data` names a task that has no name."""
+    run = read_run(gaussian_run)
+    task = {"data": "my table", "model": "linear"}
+    receipt = replace(run.receipt, document={**run.receipt.document, "task": task})
+    page = make_page([replace(run, history=(), receipt=receipt)]).decode()
+    assert "my table, linear" in page
+    assert "a task without a name" not in page
+    assert "What was learned" not in page
+    assert "<h3>The noise</h3>" in page
+    odd = replace(receipt, document={**receipt.document, "task": {"data": 3}})
+    assert odd.task == "a task without a name"

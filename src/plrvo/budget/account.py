@@ -38,6 +38,10 @@ from plrvo.validate import InvalidArgument, of_type, shortened
 FORMAT = 1
 _LONGEST_NAME = 200
 _MARK = re.compile(r"[0-9a-f]{64}")
+_MORE = (
+    "An account charges more than a run's own certificate, as plans may be chosen one after the other: take a smaller "
+    "epsilon, or more noise"
+)
 _WRONG_FORM = (LookupError, TypeError, AttributeError, ValueError)
 
 
@@ -268,10 +272,11 @@ class Account:
         whole = wanted.moments(wanted.work.steps, budget.orders)
         total = moments(state.entries, budget.orders) + whole
         if not budget.admits(total):
-            steps = f"{wanted.work.steps} steps of {wanted.noise.before_rounding.kind} noise"
+            count = "1 step" if wanted.work.steps == 1 else f"{wanted.work.steps} steps"
+            steps = f"{count} of {wanted.noise.before_rounding.kind} noise"
             what = steps if wanted.search is None else f"a search with trials of {steps}"
             room = f"room for {what}, with which epsilon "
-            room += f"{rounded_up(budget.spent(total))} would be spent; {state.standing()}"
+            room += f"{rounded_up(budget.spent(total))} would be spent; {state.standing()}. {_MORE}"
             raise InvalidArgument("budget", str(self), room)
 
 

@@ -44,6 +44,18 @@ _ELSEWHERE = {
     "canaries": ("audit",),
 }
 
+# How one is computed from the other, where they are not the same number.
+_COMPUTED = {
+    ("batch", "sample-rate"): "the sample rate is batch size / examples",
+    ("batch-size", "sample-rate"): "the sample rate is batch size / examples",
+    ("epochs", "steps"): "steps are epochs / sample rate",
+}
+
+
+def computed(word: str, option: str) -> str | None:
+    """How the value of an option follows from that of the word which was typed in its place."""
+    return _COMPUTED.get((word.replace("_", "-").lower().lstrip("-"), option.lstrip("-")))
+
 
 def meant(word: str, command: Any) -> str | None:
     """The option, or the command of a group, that was probably meant."""

@@ -17,7 +17,7 @@ from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
 from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.tasks.job import Job
-from plrvo.validate import one_of, printable
+from plrvo.validate import InvalidArgument, nearest, one_of, printable
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
@@ -54,7 +54,7 @@ def train(
 
     check_folder(out, resume)
     if task is not None:
-        one_of(TASKS, task=task)  # before anything that is missing beside it
+        _check_task(task)  # before anything that is missing beside it
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     job = Job.resumed(out, words) if resume else Job.read(words)
     resolved = job.resolve(out, resume)
@@ -96,3 +96,10 @@ def _program() -> str:
     """What was typed to get here: a command to copy works in the same place."""
     typed = Path(sys.argv[0])
     return sys.argv[0] if typed.name == "plrvo" else "plrvo"
+
+
+def _check_task(task: str) -> None:
+    if task not in TASKS and nearest(task, TASKS) is None:
+        own = "your own data: plrvo.PrivacyEngine (docs: training)"
+        raise InvalidArgument("task", task, f"one of {', '.join(TASKS)}; {own}")
+    one_of(TASKS, task=task)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.cli.help import choices_of, kind_of
-from plrvo.cli.mistakes import meant
+from plrvo.cli.mistakes import computed, meant
 from plrvo.validate import nearest
 
 _KINDS = {float: "a number", int: "a whole number", Path: "a path", str: "a text"}
@@ -37,7 +37,10 @@ def usage_message(error: Any) -> str:
 def _unknown(word: str, what: str, context: Any) -> str:
     guess = meant(word, context.command) if context is not None else None
     path = "plrvo" if context is None else context.command_path
-    return f"{word}: no such {what}; " + (f"did you mean {guess}?" if guess else f"{path} --help lists what there is")
+    if guess is None:
+        return f"{word}: no such {what}; {path} --help lists what there is"
+    how = computed(word, guess)
+    return f"{word}: no such {what}; did you mean {guess}?" + (f" ({how})" if how else "")
 
 
 def _after(error: Any) -> str:

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from plrvo.accounting import Epsilon, Ledger, Plan
-from plrvo.accounting.certified import rdp_certificate
-from plrvo.accounting.moments import StepMoments
-from plrvo.explore.attacker import Pair
+from plrvo.accounting.attacker import Pair, QuickMoments
 from plrvo.explore.question import KINDS, LIMITS, Question
 from plrvo.noise import Noise
 
-_HIGH = 10_000  # a dimension from which on moments of Gamma-PLRV noise take no sum over coordinates
-_LARGEST_ORDER = 512  # every order gives a bound, and large ones take long
 _POINTS, _WIDTHS = 13, 8  # of the curves
-_DELTAS = tuple(np.geomspace(1e-10, 0.5, 40).tolist())
 
 
 @dataclass(frozen=True)
@@ -67,11 +62,12 @@ def quick(question: Question) -> Quick:
     if width is None:
         return Quick(None, math.nan, math.inf, [], _by_width(question, 1.0), [])
     noise = question.at(question.noise, width)
-    cost = _Moments(noise, question)
+    cost = _moments(noise, question)
     counts = sorted({max(1, round(work.steps * share)) for share in np.linspace(0, 1, _POINTS)})
-    over_steps = [(float(count), cost(count, delta)) for count in counts]
-    pairs = [(cost(work.steps, share), share) for share in (*_DELTAS, delta)]
-    return Quick(noise, width, cost(work.steps, delta), _finite(over_steps), _by_width(question, width), _finite(pairs))
+    over_steps = [(float(count), cost.epsilon(delta, count)) for count in counts]
+    pairs = QuickMoments([(noise, work)]).pairs(delta)
+    epsilon = cost.epsilon(delta, work.steps)
+    return Quick(noise, width, epsilon, _finite(over_steps), _by_width(question, width), pairs)
 
 
 @lru_cache(maxsize=256)
@@ -84,21 +80,9 @@ def certify(question: Question) -> Certified:
     return Certified(plan.noise, plan.bracket)
 
 
-class _Moments:
-    """Epsilon by moments, of any number of steps with one noise.
-
-    A step in more dimensions shows at least as much: to leave coordinates out is post-processing.
-    """
-
-    def __init__(self, noise: Noise, question: Question) -> None:
-        work = question.work
-        dimension = max(work.dimension, _HIGH) if noise.kind == "gamma" else work.dimension
-        self._step = StepMoments(noise, work.clip, dimension, work.sample_rate)
-        self._largest = min(noise.largest_order, _LARGEST_ORDER)
-
-    def __call__(self, steps: int, delta: float) -> float:
-        with np.errstate(over="ignore"):  # to infinity, which is the right answer
-            return rdp_certificate(lambda order: steps * self._step(order), delta, self._largest).value
+def _moments(noise: Noise, question: Question) -> QuickMoments:
+    """Of one step, to be taken any number of times."""
+    return QuickMoments([(noise, replace(question.work, steps=1))])
 
 
 def _least_width(question: Question) -> float | None:
@@ -106,8 +90,8 @@ def _least_width(question: Question) -> float | None:
     narrowest, widest = LIMITS["width"]
 
     def meets(width: float) -> bool:
-        cost = _Moments(question.at(question.noise, width), question)
-        return cost(question.work.steps, question.delta) <= (question.epsilon or 0.0)
+        cost = _moments(question.at(question.noise, width), question)
+        return cost.epsilon(question.delta, question.work.steps) <= (question.epsilon or 0.0)
 
     low = high = 1.0
     while not meets(high):
@@ -128,7 +112,7 @@ def _by_width(question: Question, width: float) -> Mapping[str, Sequence[tuple[f
         points = []
         for factor in np.geomspace(0.75, 4, _WIDTHS).tolist():
             noise = question.at(kind, width * factor)
-            cost = _Moments(noise, question)(question.work.steps, question.delta)
+            cost = _moments(noise, question).epsilon(question.delta, question.work.steps)
             points.append((cost, noise.distortion / question.clip))
         found[kind] = _finite(points)
     return found

@@ -9,11 +9,11 @@ from typing import Any
 from markupsafe import Markup
 
 from plrvo import appearance
+from plrvo.accounting.attacker import Pair, most_found, most_gained, most_often_right
 from plrvo.accounting.printed import rounded_up
 from plrvo.designer.comparison import Comparison
 from plrvo.explore import controls, pictures
 from plrvo.explore.answers import Certified, Quick, quick
-from plrvo.explore.attacker import Pair, most_found, most_gained
 from plrvo.explore.equivalent import command, python
 from plrvo.explore.question import Question
 from plrvo.noise import Noise
@@ -173,8 +173,7 @@ def _published(bracket: Any) -> str:
 
 
 def _gain(pairs: list[Pair]) -> str:
-    most = most_gained(pairs)
-    right = min(1.0, (1 + most) / 2)
+    most, right = most_gained(pairs), most_often_right(pairs)
     return (
         f"The share of members found exceeds the share of false alarms by at most {rounded_up(100 * most, 3)} points "
         f"in a hundred. Told by a fair coin: right in at most {rounded_up(100 * right, 3)} % of cases; 50 % is blind "

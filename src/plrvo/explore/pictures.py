@@ -8,9 +8,9 @@ import numpy as np
 
 from plrvo import appearance
 from plrvo.accounting import Epsilon
+from plrvo.accounting.attacker import Pair, most_found
 from plrvo.accounting.printed import rounded_up
 from plrvo.explore.answers import Quick
-from plrvo.explore.attacker import Pair, most_found
 from plrvo.explore.question import Question
 from plrvo.report.charts import Chart, Line, line_chart
 

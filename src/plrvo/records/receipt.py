@@ -133,7 +133,9 @@ class Receipt(Mapping[str, Any]):
 
     @property
     def task(self) -> str:
-        return self._fields.part("task").text_or_none("name") or "a task without a name"
+        task = self._fields.part("task")
+        data = task.content.get("data")
+        return task.text_or_none("name") or (data if isinstance(data, str) else None) or "a task without a name"
 
     @property
     def model(self) -> str | None:

@@ -103,7 +103,8 @@ def _findings(run: Charged) -> list[Finding]:
         text = "Runs on this page know other things of the account than it says: a copy was put back, or changed."
         found.append(Finding(Tone.bad, "Differs", text))
     if state.entries:
-        text = f"All {len(state.entries)} together keep the epsilon of the account, whoever chose their plans."
+        whose = "The one entry keeps" if len(state.entries) == 1 else f"All {len(state.entries)} together keep"
+        text = f"{whose} the epsilon of the account, whoever chose their plans."
         found.append(Finding(Tone.good, "Entries", text))
     held = [entry.number for entry in state.entries if entry.settled is None]
     if held:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from plrvo.accounting.adjacency import Adjacency
+from plrvo.accounting.attacker import Pair, QuickMoments, most_often_right
 from plrvo.accounting.printed import rounded_up
 from plrvo.audit.receipt import Examined
 from plrvo.records.receipt import Bracket
@@ -12,27 +11,28 @@ from plrvo.records.receipt import Bracket
 _LITTLE = 0.99  # right guesses, beyond which a bound on them is no comfort
 
 
-def most_often_right(epsilon: float, delta: float) -> float:
-    """The share of right guesses that nobody exceeds who tells apart, for a fair coin, the runs with an example and
-    without it: 1 - (1 - delta)/(1 + e^epsilon).
-
-    >>> print(f"{most_often_right(0.0, 0.0):.3f} {most_often_right(1.0, 1e-5):.3f}")
-    0.500 0.731
-    """
-    return 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
-
-
 def meaning(receipt: Examined) -> str | None:
     """What the certified epsilon means for one person."""
     certified = receipt.bracket.certified
     if certified is None or not 0 <= receipt.delta < 1:
         return None
-    share = min(1.0, most_often_right(certified, receipt.delta))
+    share = most_often_right([(certified, receipt.delta), *_by_moments(receipt)])
     return (
         "Flip a fair coin to decide whether one example is trained on. Whoever then guesses the coin from the model, "
         f"knowing everything else, is right in at most {rounded_up(100 * share, 3)} % of cases; 50 % is blind guessing."
         + (" So large an epsilon promises little." if share > _LITTLE else "")
     )
+
+
+def _by_moments(receipt: Examined) -> list[Pair]:
+    """More of what is proved for the same steps, as `plrvo explore` has it: at larger deltas epsilon is far smaller.
+
+    Nothing where that is not quick, or not of these steps alone: the certified pair bounds guesses by itself.
+    """
+    if not receipt.sound or receipt.searched is not None:
+        return []
+    ledger = receipt.ledger
+    return QuickMoments(ledger.entries).pairs(receipt.delta) if QuickMoments.fit(ledger) else []
 
 
 def published_note(bracket: Bracket) -> str:

@@ -188,7 +188,8 @@ def _comparison(runs: Sequence[Training], anchors: Mapping[int, str]) -> dict[st
         figures.epsilon_chart(runs),
     ]
     drawn = [replace(chart, always_named=True) for chart in charts if chart is not None]
-    return {"summary": findings.summary(runs), "rows": rows, "charts": drawn}
+    published = any(run.receipt is not None and run.receipt.bracket.published is not None for run in runs)
+    return {"summary": findings.summary(runs), "rows": rows, "charts": drawn, "published": published}
 
 
 def _reproduction(run: Reproduction) -> dict[str, Any]:
