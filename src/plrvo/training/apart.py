@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from plrvo.training.call import Call
 from plrvo.training.layout import Layout
+from plrvo.training.loss_form import ALONE
 from plrvo.training.state import State
 from plrvo.training.structure import map_leaves, tensors_in
 from plrvo.training.unchanged import EVERY_PASS, refuse_dependent
@@ -243,7 +244,8 @@ def _refuse_mixing(module: nn.Module, use: Use) -> None:
         f"outputs of an example that do not change with other examples; {use[0]} mixes them "
         "(PrivacyEngine.get_compatible_module(module) replaces batch normalisation; an input that all examples share "
         "and that is as large as the batch, such as a mask, belongs into a buffer, or gets a first dimension of one: "
-        "mask[None]; examples keep their order in every layer, so that sequences are packed with enforce_sorted=False)",
+        "mask[None]; examples keep their order in every layer, so that sequences are packed with enforce_sorted=False)"
+        f". {ALONE}",
     )
 
 

@@ -35,6 +35,9 @@ WITHIN = (
     "Divide the sum of each example's tokens by a constant, or by how many of its own count, then average over examples"
 )
 
+# What is left where a fix is not obvious: examples that never meet cannot change each other's gradients.
+ALONE = 'Or train with make_private(grad_sample_mode="alone"), in which no example sees another'
+
 
 class NotASum(RuntimeError):
     """The loss is no sum over examples; nothing of the step was released."""

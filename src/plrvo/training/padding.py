@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from plrvo.training.call import Call
 from plrvo.training.layout import Layout, layout_of
-from plrvo.training.loss_form import WITHIN, NotASum
+from plrvo.training.loss_form import ALONE, WITHIN, NotASum
 from plrvo.training.probe import passes_in_eval
 from plrvo.training.recording import Output, Recording
 from plrvo.training.structure import tensors_in
@@ -105,7 +105,7 @@ class Padding:
                 "loss: expected one that looks at no padding; it has a gradient at what an example has beyond its own "
                 "end, where inputs are padded to the longest of their batch, so that one example changes what others "
                 f"contribute: leave these positions out (ignored labels, a mask). {WITHIN}. Or pad all batches to one "
-                "length"
+                f"length. {ALONE}"
             )
         self._losses[form] += looks is not None
 
@@ -267,7 +267,7 @@ def _compare(
                 "outputs of an example that do not change with its padding; inputs are padded to the longest of their "
                 "batch, so that one example changes what others contribute: mask the padding (an attention mask, "
                 "means over real positions, recurrent networks read where the example ends), or pad all batches to one "
-                "length",
+                f"length. {ALONE}",
             )
         return None
     return tried if compared else None

@@ -24,7 +24,7 @@ from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.layout import layout_of
-from plrvo.training.loss_form import WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
+from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
@@ -358,7 +358,7 @@ class Watch(Bound):
                 "loss: expected a sum over examples; the gradient at one example's output changes with other "
                 "examples, as in contrastive and ranking losses, in functions of the batch's loss, and with weights "
                 "or counts of the batch (tokens that are not ignored). Compute a loss for each example from its own "
-                "outputs and targets, then their sum or mean"
+                f"outputs and targets, then their sum or mean. {ALONE}"
             )
         self._forms[its_form] = tried + (crosses is not None)
 
