@@ -23,7 +23,7 @@ from plrvo.validate import InvalidArgument, native, plain_number, positive, posi
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
 
-LARGEST_RATE = 1e30  # optimizers multiply and divide it before it meets parameters of 32 bits
+LARGEST_RATE = 1e37  # optimizers multiply and divide it before it meets parameters of 32 bits
 NO_NOISE = "none"  # in the place of a noise: trains without privacy
 _ORDER = ("epochs", "batch_size", "restart_every", "separation")
 _FIXED_BY_PLAN = ("noise", *OPTIONS, "epsilon", "delta", "clip", "sample_rate", "steps", "correlation", *_ORDER)
@@ -248,11 +248,11 @@ def _check_ranges(job: Job) -> None:
     """Refuse numbers that would fail, or mean nothing, after work has been done."""
     check_momentum(job.optimizer, job.asked)
     if job.learning_rate is not None and not 0 < job.learning_rate < LARGEST_RATE:
-        raise InvalidArgument("learning_rate", job.learning_rate, "above 0 and below 1e30")
+        raise InvalidArgument("learning_rate", job.learning_rate, "above 0 and below 1e37")
     if not 0 <= job.momentum < 1:
         raise InvalidArgument("momentum", job.momentum, "at least 0 and below 1")
     if not 0 <= job.weight_decay < LARGEST_RATE:
-        raise InvalidArgument("weight_decay", job.weight_decay, "0 or above, and below 1e30")
+        raise InvalidArgument("weight_decay", job.weight_decay, "0 or above, and below 1e37")
     if job.seed is not None and job.seed < 0:
         raise InvalidArgument("seed", job.seed, "a whole number, 0 or above")
     given = {name: value for name in _AT_LEAST_ONE if (value := getattr(job, name)) is not None}

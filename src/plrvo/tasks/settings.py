@@ -59,7 +59,7 @@ class Settings:
         """Refuse what would fail after work has been done, or would overwrite another run."""
         check_choices(self.optimizer, self.schedule)
         if not 0 < self.learning_rate < LARGEST_RATE:
-            raise InvalidArgument("learning_rate", self.learning_rate, "above 0 and below 1e30")
+            raise InvalidArgument("learning_rate", self.learning_rate, "above 0 and below 1e37")
         refuse_alone(self.grad_sample_mode)
         check_folder(self.out, self.resume)
 
