@@ -43,8 +43,10 @@ class Pass:
         def note(name: str) -> Any:
             def hook(m: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
                 self._keep(f"{name} ({type(m).__name__})", calls, output)
-                # No layer may have made it.
-                self._keep(f"what goes into {name} ({type(m).__name__})", calls, (args, kwargs))
+                # No layer may have made it. What a block is given by keyword (masks, which may stand in other forms for
+                # the same) goes into its layers.
+                given = args if next(m.children(), None) is not None else (args, kwargs)
+                self._keep(f"what goes into {name} ({type(m).__name__})", calls, given)
 
             return hook
 
