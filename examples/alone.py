@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from plrvo import PrivacyEngine
+import plrvo
 
 DELTA = 1e-4
 WORDS = 50
@@ -49,7 +49,7 @@ def loss_of(model: nn.Module, example: tuple[Tensor, Tensor]) -> Tensor:
 def main(epochs: int = 3) -> None:
     model = Reader()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-1)
-    engine = PrivacyEngine()
+    engine = plrvo.PrivacyEngine()
     model, optimizer, loader = engine.make_private(
         module=model,
         optimizer=optimizer,
