@@ -88,6 +88,29 @@ def denied_seed(mode: str) -> None:
         )
 
 
+@E.row(
+    "go on without the seed that a checkpoint's steps were drawn with",
+    "the receipt says that the run is not private: some of its noise can be repeated",
+    modes=ANY,
+)
+def forgotten_seed(mode: str) -> None:
+    from tests.training.test_isolation import test_a_seed_of_earlier_steps_is_not_forgotten as attempt
+
+    with tempfile.TemporaryDirectory() as folder:
+        attempt(Path(folder))
+
+
+@E.row(
+    "train in batches, and call the examples apart by construction",
+    "`plrvo verify`: differs; a receipt tells tried from proved, also after a checkpoint of another mode",
+    modes=ANY,
+)
+def called_apart(mode: str) -> None:
+    with _run() as folder:
+        found = forge(folder, lambda receipt: receipt["run"].update(isolation="construction"))
+        assert any("in a batch" in line for line in found)
+
+
 @E.row("put terminal escapes into a receipt's texts", "they are printed as escapes, and do nothing", modes=ANY)
 def escapes(mode: str) -> None:
     from plrvo.audit.receipt import verify

@@ -98,7 +98,7 @@ def first_revision(receipt):
     """As if it were one of the first receipts, which say less."""
     for key in ("revision", "metrics", "job"):
         receipt.pop(key, None)
-    for key in ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded"):
+    for key in ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded", "isolation"):
         receipt["run"].pop(key)
     receipt["task"].pop("trainable_parameters")
     receipt["weights"].pop("trained")
@@ -276,6 +276,7 @@ def revision_before(receipt):
     receipt |= {"revision": 3, "plan": plan.to_dict(form=1)}
     receipt["versions"]["plrvo_code"] = "older"
     receipt["weights"].pop("trained", None)
+    receipt["run"].pop("isolation", None)
 
 
 @pytest.mark.parametrize("folder", ["poisson", "correlated", "l1"], indirect=True)
@@ -392,7 +393,7 @@ def test_every_row_of_metrics_is_checked(tmp_path, change, said):
 
 def test_a_receipt_of_the_second_revision_has_no_job_and_verifies(folder):
     def second(receipt):
-        del receipt["job"], receipt["weights"]["trained"]
+        del receipt["job"], receipt["weights"]["trained"], receipt["run"]["isolation"]
         receipt["revision"] = 2
         receipt["versions"]["plrvo_code"] = "of another version"
 

@@ -62,6 +62,7 @@ def _certified(found: Examined) -> dict[str, Any]:
         "arithmetic": found["arithmetic"] if known else None,
         "randomness": found.run.get("randomness") if known else None,
         "seeded": found.seeded if known else None,
+        "isolation": found.isolation if known else None,
         "metrics_covered": found.metrics_covered if known else None,
         "budget": found.get("budget") if known else None,
         "search": found.get("search") if known else None,
@@ -83,6 +84,7 @@ def _sentences(found: Examined) -> list[str]:
         f"steps: {told['steps']} of the plan's {told['planned_steps']}",
         f"arithmetic: {told['arithmetic']}",
         f"randomness: {told['randomness'] or 'not said'}",
+        f"examples apart: {told['isolation']}",
         *([f"account: {told['budget']['account']}, entry {told['budget']['entry']}"] if told["budget"] else []),
         *(f"note: {note}" for note in _notes(found)[found.warning is not None :]),
     ]

@@ -11,7 +11,7 @@ Every leaf of a receipt is one of three kinds:
 | `run.metrics`, `metrics`, `journal`, `weights` | compared with the files there, and with each other (`beside`) |
 | `audit` | recomputed from its counts, and compared with the claim and the canaries (`plrvo.audit.receipt`) |
 | `run.clipping` | the plan's; the first plans do not say it |
-| `run.grad_sample_mode`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
+| `run.grad_sample_mode`, `.isolation`, `.processes`, `.seeded`, `postprocess` | a choice that fits the rest |
 | `search` | its cost gives the epsilons in the place of the ledger, which is one of its trials (`searched`) |
 | `budget` | of the right form; `plrvo verify --budget` compares it with the account |
 | `job` | what it asks for is what the run was; else of the right form (`asked`) |
@@ -43,8 +43,9 @@ from plrvo.records.opened import Opened, is_of_this_code, mapping
 from plrvo.validate import InvalidArgument, shortened
 
 # Of the format: 2 covers metrics, and says whether a seed was used; 3 has the job as it was asked for; in 4 the plan
-# says how gradients are clipped, and the weights that were trained are named, to be compared with the journal.
-REVISION = 4
+# says how gradients are clipped, and the weights that were trained are named, to be compared with the journal; 5 says
+# why no example changes another's gradient.
+REVISION = 5
 # What a receipt of the revision has, and what has been added since the first ones.
 _ALWAYS = {"receipt", "task", "plan", "ledger", "steps", "complete", "delta", "epsilon", "adjacency", "sampler"}
 _ALWAYS |= {"arithmetic", "run", "weights", "versions", "digest"}
@@ -150,7 +151,7 @@ def _in_order(receipt: dict[str, Any]) -> bool:
 def _plan(read: Opened) -> Iterator[str]:
     written = read.receipt["plan"]
     yield from differing("plan", written, read.plan.to_dict(form=written["plan"]), read.older)
-    if read.revision == REVISION and "clipping" not in written:
+    if read.revision > 3 and "clipping" not in written:
         yield "its plan does not say how gradients are clipped"
     if not is_finite(read.plan.bracket.certified):
         yield "the plan certifies no finite epsilon"

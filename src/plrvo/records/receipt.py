@@ -18,6 +18,7 @@ from plrvo.records import seeding
 from plrvo.records.consistency import Findings, examine
 from plrvo.records.fields import Fields
 from plrvo.records.folder import RECEIPT
+from plrvo.records.isolation import NOT_SAID, isolation_of
 from plrvo.records.searched import Searched
 from plrvo.validate import InvalidArgument
 
@@ -208,6 +209,12 @@ class Receipt(Mapping[str, Any]):
     def warning(self) -> str | None:
         """What has to be said before any epsilon of the run."""
         return seeding.warning(self.run)
+
+    @property
+    def isolation(self) -> str:
+        """Why no example changes another's gradient, which the epsilons rest on."""
+        kind = isolation_of(self.run)
+        return NOT_SAID if kind is None else kind.sentence
 
     @property
     def unsafe(self) -> bool:

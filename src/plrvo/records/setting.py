@@ -10,6 +10,7 @@ from plrvo.records import derived, seeding
 from plrvo.records.choices import GradSampleMode
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS
+from plrvo.records.isolation import Isolation
 from plrvo.records.opened import Opened, mapping
 from plrvo.validate import shortened
 
@@ -54,11 +55,18 @@ def of_run(read: Opened) -> Iterator[str]:
         for name in _RUN_SINCE_2:
             if run.get(name) is None and (name != "seeded" or name not in run):
                 yield f"run.{name} is missing"
+    if ("isolation" in run) != (read.revision > 4):
+        yield f"run.isolation is {shortened(run.get('isolation'))} in a receipt of revision {read.revision}"
     mode, processes = run.get("grad_sample_mode"), run.get("processes")
     exact, alone = plan.noise.cell > 0, plan.correlation is not None or read.task.get("canaries")
     if mode is not None and mode not in list(GradSampleMode):
         yield f"run.grad_sample_mode is {shortened(mode)}, and none of {', '.join(GradSampleMode)}"
-    if plan.clipping is Clipping.l1 and mode not in (None, "hooks"):
+    isolation = run.get("isolation")
+    if read.revision > 4 and isolation not in list(Isolation):
+        yield f"run.isolation is {shortened(isolation)}, and none of {', '.join(Isolation)}"
+    elif isolation == Isolation.construction and mode != GradSampleMode.alone:
+        yield f"its examples were apart by construction; with grad_sample_mode {shortened(mode)} they were in a batch"
+    if plan.clipping is Clipping.l1 and mode not in (None, "hooks", "alone"):
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
     adaptive = run.get("adaptive")
     if (adaptive is not None) != (plan.clipping is Clipping.adaptive):
@@ -67,7 +75,7 @@ def of_run(read: Opened) -> Iterator[str]:
         yield f"run.adaptive is {shortened(adaptive)}, and not numbers"
     if adaptive is not None and processes not in (None, 1):
         yield f"it ran in {processes} processes; adaptive clipping has one"
-    if exact and (mode not in (None, "hooks") or processes not in (None, 1)):
+    if exact and (mode not in (None, "hooks", "alone") or processes not in (None, 1)):
         yield "its noise is exact; that takes single gradients in one process"
     if processes is not None and not (is_count(processes) and processes > 0):
         yield f"run.processes is {shortened(processes)}"

@@ -91,6 +91,7 @@ def coverage(receipt: Examined) -> list[tuple[str, str]]:
             "Arithmetic",
             receipt.arithmetic[:1].upper() + receipt.arithmetic[1:] + ".",
         ),
+        ("Examples apart", receipt.isolation[:1].upper() + receipt.isolation[1:] + "."),
         ("Randomness", ("Warning: noise from " if receipt.seeded else "Noise from ") + receipt.randomness + "."),
     ]
     if receipt.group is not None and receipt.group["certified"] is not None:

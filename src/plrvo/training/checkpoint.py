@@ -22,6 +22,7 @@ from torch import nn
 from plrvo.accounting import Plan
 from plrvo.files import open_regular, parse_json, write_bytes
 from plrvo.noise import Keystream
+from plrvo.records.isolation import Isolation, weakest
 from plrvo.training import checkpoint_checks as checks
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.mechanism import Mechanism
@@ -73,6 +74,8 @@ def save(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any, e
         "schedules": {name: schedule.state_dict() for name, schedule in optimizer.schedules.items()},
         "adaptive": optimizer.adapted,
         "optimizer": optimizer_state,
+        "seeded": engine.seeded,
+        "isolation": engine.isolation,
         "extra": extra,
     }
     # Tied weights share memory, which safetensors refuses; copies are equal, and loading ties them again.
@@ -104,6 +107,7 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
         checks.check_streams(tensors, record["remaining"], sampler, optimizer)
         optimizer_state = _unflatten(record["optimizer"], tensors)
         checks.check_optimizer(optimizer_state, optimizer)
+        _stand_as(engine, record)
         engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
         ftrl.load_state(record.get("correlated"), record["steps_taken"], sampler, optimizer, tensors)
         if isinstance(sampler, PoissonSampler):
@@ -126,6 +130,16 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
             "resume", str(path), f"a checkpoint of this model and this run ({' '.join(said.split())})"
         ) from None
     return record["extra"]
+
+
+def _stand_as(engine: PrivacyEngine, record: dict[str, Any]) -> None:
+    """The steps of the file count as they were taken, and the run as the weakest of its steps.
+
+    The first files say neither; a seed that one of them was written with is the caller's to give again.
+    """
+    engine.seeded |= record.get("seeded", False)
+    before = Isolation(record.get("isolation", Isolation.tried))
+    engine.isolation = weakest(engine.isolation, before) if record["steps_taken"] else engine.isolation
 
 
 def _is_of(engine: PrivacyEngine, mechanism: Mechanism, record: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from plrvo.budget import Account, Charge
 from plrvo.budget.address import Address
 from plrvo.noise import Keystream, Noise
 from plrvo.records import derived
+from plrvo.records.isolation import Isolation, by_mode, weakest
 from plrvo.training import checkpoint, given
 from plrvo.training import opacus_arguments as theirs
 from plrvo.training.accountant import CertifiedAccountant
@@ -120,6 +121,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.times_made = 0  # how often make_private was called: steps of all of them are in one ledger
         self.sampler: AnySampler | None = None
         self.seeded = False  # whether noise or batches come from a generator that somebody may know
+        self.isolation: Isolation | None = None  # why no example changes another's gradient, in all steps so far
         self.workers = 0  # of the loader, which draw batches before their step comes
         self.grad_sample_mode: str | None = None  # the one that make_private chose
         if plan is not None:
@@ -235,6 +237,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         sample_source = generator_for(exact, sample_generator, "sample_generator")
         self.seeded |= _is_known(noise_source) or _is_known(sample_source)
         self.grad_sample_mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
+        self.isolation = weakest(self.isolation, by_mode(mode, public_loss_weights))
         self._reserve(module, distributed)
         draws = Draws()
         self.workers = data_loader.num_workers

@@ -16,7 +16,7 @@ from plrvo.records import Receipt, claims, derived
 from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
 from plrvo.records.journal import Journal
-from plrvo.records.seeding import CALLERS_GENERATORS, is_seeded
+from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED, is_seeded
 from plrvo.records.weights import Tensors
 from plrvo.validate import InvalidArgument
 from plrvo.version import __version__
@@ -32,7 +32,7 @@ def make_receipt(
     optimizer: Any,
     weights: Path,
     task: dict[str, Any],
-    run: dict[str, Any],
+    run: dict[str, Any] | None = None,
     audit: dict[str, Any] | None = None,
     journal: Journal | None = None,
     trained: Sequence[str] | None = None,
@@ -40,14 +40,14 @@ def make_receipt(
     job: dict[str, Any] | None = None,
     delta: float | None = None,
 ) -> Receipt:
-    """`task` says what was trained on what; `run` how (`seeded` and `randomness`, optimizer, metrics).
+    """`task` says what was trained on what; `run` how (optimizer, metrics, whatever else).
 
     `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released
     (`trained` are the names of the weights that it has digests of, in their order), with `metrics`
     (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for. `delta` is for an
     engine without a plan, whose receipt has the plan of the steps that were taken.
     """
-    plan = _plan(engine, optimizer, delta)
+    run, plan = run or {}, _plan(engine, optimizer, delta)
     if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     ledger = engine.accountant.ledger
@@ -104,10 +104,11 @@ def _plan(engine: PrivacyEngine, optimizer: Any, delta: float | None) -> Plan:
 
 
 def _seeding(engine: PrivacyEngine, run: dict[str, Any]) -> dict[str, Any]:
-    """What the caller says of seeds, unless the engine knows of one."""
-    if engine.seeded and is_seeded(run) is not True:
-        return {"seeded": True, "randomness": CALLERS_GENERATORS}
-    return {"seeded": is_seeded(run)}
+    """Whether there is a seed, as the engine knows it; a caller may know of one more, and give it a better name."""
+    seeded = engine.seeded or is_seeded(run) is True
+    if is_seeded({"randomness": run.get("randomness")}) is seeded:
+        return {"seeded": seeded}
+    return {"seeded": seeded, "randomness": CALLERS_GENERATORS if seeded else UNSEEDED}
 
 
 def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
@@ -116,6 +117,7 @@ def _facts(engine: PrivacyEngine, optimizer: Any) -> dict[str, Any]:
     return {
         "clipping": optimizer.clipping,
         "grad_sample_mode": engine.grad_sample_mode,
+        "isolation": engine.isolation,
         "expected_batch_size": optimizer.expected_batch_size * processes,
         "processes": processes,
         **({} if optimizer.adapted is None else {"adaptive": optimizer.adapted}),
