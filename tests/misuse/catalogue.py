@@ -6,6 +6,7 @@ import tests.misuse.calls
 import tests.misuse.carried
 import tests.misuse.fallback
 import tests.misuse.hidden
+import tests.misuse.inside
 import tests.misuse.kept
 import tests.misuse.labels
 import tests.misuse.later

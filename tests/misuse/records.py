@@ -94,7 +94,7 @@ def denied_seed(mode: str) -> None:
     modes=ANY,
 )
 def forgotten_seed(mode: str) -> None:
-    from tests.training.test_isolation import test_a_seed_of_earlier_steps_is_not_forgotten as attempt
+    from tests.records.test_isolation import test_a_seed_of_earlier_steps_is_not_forgotten as attempt
 
     with tempfile.TemporaryDirectory() as folder:
         attempt(Path(folder))

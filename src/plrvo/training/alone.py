@@ -7,13 +7,17 @@ can miss something. In this mode there is nothing to try: the gradient of an exa
 
 a function of the released weights and of e, whatever module, loss and collate function do with what they are given:
 padding, sorting, normalising over the batch and statistics of it have one example to look at. So the sum of clipped
-gradients moves by at most one clip when an example comes or goes. Every pass is one of a copy of the module, so that no
-example finds traces of another, and nothing of an example stays. What is left to the caller: a loss, a collate function
-or a data set that keeps something of one example for the next, outside of the module.
+gradients moves by at most one clip when an example comes or goes. What makes it one:
 
-Examples of one shape are computed at once by `torch.func.vmap`, under which none can see another, else one by one. All
-that they share is weights and plain values (texts, numbers) that are equal. In exact mode they go one by one: how many
-are computed at once shows in the last bits of each.
+- one pass for each example, never several at once (`torch.func.vmap` numbers its draws by place, and a failure of it
+  that one example brings about would change the way that all others are computed);
+- a copy of the module for each pass, and a copy of the example, so that none finds traces of another;
+- random numbers from a secret seed of each pass's own, so that no example shifts the draws of another;
+- the module itself must be the same after all passes, and after calls of it in the loop. Closures, classes and objects
+  that refuse to be copied may carry something from copy to copy; what leaves a trace is refused before the step.
+
+What is left to the caller: a loss, a collate function or a data set that keeps something of one example for the next,
+outside of the module, and the list of examples, which is the loader's and not to be mixed.
 
     module, optimizer, loader = engine.make_private(
         module=module, optimizer=optimizer, data_loader=loader, grad_sample_mode="alone",
@@ -28,26 +32,26 @@ are computed at once shows in the last bits of each.
 from __future__ import annotations
 
 import copy
-import warnings
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, cast
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from opacus.grad_sample import AbstractGradSampleModule
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import Dataset
 
 from plrvo.training.bound import Bound
 from plrvo.training.clipping.contributions import PerExample
 from plrvo.training.clipping.module import Book
-from plrvo.training.unwrap import trained_parameters, unwrapped
+from plrvo.training.kept import Digest
+from plrvo.training.state import generators_aside, seed_all, sums
+from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
 
 ALONE = "alone"
-_NUMBERS = 1 << 26  # of gradients that are held at once
-_PLAIN = (str, bytes, int, float, bool, type(None))  # of these, equal texts are equal values
 Criterion = Callable[[nn.Module, Any], Tensor]
 
 
@@ -84,6 +88,12 @@ class FetchAlone(Dataset[Any]):
         several = getattr(self.dataset, "__getitems__", None)
         return self.dataset[i] if several is None else several([i])[0]
 
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else the data set has, for loops and workers that ask for it."""
+        if name.startswith("__") or name == "dataset":
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
 
 class CollateAlone:
     """A batch as a list of examples, each collated by itself."""
@@ -100,23 +110,55 @@ class AloneBook(Book):
 
     divided_by = 1
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.optimizer: Any = None  # which takes parts of a batch
+
+class _Kept:
+    """All that a module keeps: parameters, and whatever its attributes lead to."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._digest, self._weights = Digest(module, identity=True), sums(dict(module.named_parameters()))
+
+    def differing(self, other: _Kept) -> str | None:
+        """The name of something that is not the same."""
+        names = self._digest.differing(other._digest)
+        names |= {name for name, total in self._weights.items() if other._weights.get(name) != total}
+        return min(names, default=None)
 
 
 class Unwatched(Bound):
-    """In the place of a watch, where there is nothing to be seen."""
+    """In the place of a watch: no loss is looked at, and calls of the module in the loop leave nothing behind in it."""
 
     learned_before = False  # gradients are taken of the module's parameters alone
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.seen_loss = False
-        self._hook = module.register_forward_pre_hook(self.mark)
+        self._before: _Kept | None = None
+        self._hooks = [module.register_forward_pre_hook(self.mark), module.register_forward_hook(self.compare)]
 
     def mark(self, *_: Any) -> None:
-        """Tells that the module is an engine's."""
+        """Tells that the module is an engine's; before a call of it."""
+        if self.module is not None:
+            self._before = _Kept(self.module)
+
+    def compare(self, *_: Any) -> None:
+        """After a call of it."""
+        if self.module is not None and self._before is not None:
+            before, self._before = self._before, None
+            if name := before.differing(_Kept(self.module)):
+                what = "nothing that a call in the loop changes, as what it keeps has no noise: call eval() first"
+                raise InvalidArgument("module", name, what)
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Refuse what leaves a trace in the module itself, though copies of it compute."""
+        before = _Kept(self.module) if self.module is not None else None
+        yield
+        if self.module is not None and before is not None and (name := before.differing(_Kept(self.module))):
+            what = (
+                "nothing that passes of copies of the module change: by a closure, a class, a hook or an object that "
+                "all copies share, an example could reach the next; keep it in attributes of the module"
+            )
+            raise InvalidArgument("module", name, what)
 
     def __deepcopy__(self, memo: Any) -> Bound:
         return Bound(None)
@@ -137,39 +179,26 @@ class Unwatched(Bound):
         """Nor from here on."""
 
     def remove(self) -> None:
-        self._hook.remove()
-
-
-class _Objective(nn.Module):
-    """The loss of an example as a module, whose parameters torch.func can put others in the place of."""
-
-    def __init__(self, module: nn.Module, criterion: Criterion) -> None:
-        super().__init__()
-        self.module, self._criterion = module, criterion
-
-    def forward(self, example: Any) -> Tensor:
-        loss: Any = self._criterion(self.module, example)
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise InvalidArgument("criterion", shape, "a tensor of one number, the loss of the one example")
-        return loss.reshape(())
+        for hook in self._hooks:
+            hook.remove()
 
 
 class AloneModule(AbstractGradSampleModule):
     """Wraps a module; `backward` takes the place of a loss and its backward pass. Calls of it compute, and no more."""
 
     def __init__(
-        self, m: nn.Module, *, criterion: Criterion, loss_reduction: str = "mean", exact: bool = False
+        self, m: nn.Module, *, criterion: Criterion, loss_reduction: str = "mean", seeded: bool = False
     ) -> None:
         super().__init__(m, batch_first=True, loss_reduction=loss_reduction)
         own = unwrapped(m)
+        _copied(own, "module")  # refused before any data is seen, if it cannot be
         self.watch, self.book = Unwatched(own), AloneBook()
         self._trained = {name: p for name, p in own.named_parameters() if p.requires_grad}
-        self._criterion = criterion
-        # Torch gets through recurrent layers all at once, by a way that is slower than one by one.
-        self._at_once = not exact and not any(isinstance(m, nn.RNNBase) for m in own.modules())
-        self._is_tried = False
-        self.most_at_once = max(1, _NUMBERS // max(1, trained_parameters(own)))  # examples; the caller may take fewer
+        self._criterion, self._seeded = criterion, seeded
+
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        """The module without an engine."""
+        return copy.deepcopy(self._module, memo)
 
     def __reduce__(self) -> Any:
         raise TypeError("a module of grad_sample_mode='alone' is not pickled: save module.to_standard_module()")
@@ -188,143 +217,65 @@ class AloneModule(AbstractGradSampleModule):
             raise InvalidArgument("examples", type(examples).__name__, "a batch of the loader: a list of examples")
         if not self.book.is_empty:
             raise ValueError("a second pass before optimizer.step() or zero_grad(): a step has one batch")
-        trainable = {id(p) for p in unwrapped(self._module).parameters() if p.requires_grad}
+        own = unwrapped(self._module)
+        trainable = {id(p) for p in own.parameters() if p.requires_grad}
         if trainable != {id(p) for p in self._trained.values()}:
             raise InvalidArgument("module", "parameters", "those trainable that were when it was made private")
-        losses: list[Tensor] = []
-        try:
-            for part in self._parts(examples):
-                if losses:  # the part before this one has others behind it
-                    self.book.optimizer.take_part()
-                losses.append(self._take(part))
-        except BaseException:
-            self.book.optimizer.abandon()
-            raise
-        return torch.cat(losses).mean() if losses else torch.zeros(())
-
-    def _parts(self, examples: list[Any]) -> Iterator[list[Any]]:
-        """Examples of one form, few enough for memory."""
-        alike: dict[Hashable, list[Any]] = {}
-        for example in examples:
-            alike.setdefault(_form(example), []).append(example)
-        for group in alike.values():
-            for start in range(0, len(group), self.most_at_once):
-                yield group[start : start + self.most_at_once]
-
-    def _take(self, part: list[Any]) -> Tensor:
-        gradients, losses = self._gradients(part)
-        self.book.batch_size = len(part)
-        for name, found in gradients.items():
-            self.book.add(self._trained[name], PerExample(found))
+        if not examples:
+            return torch.zeros(())
+        found = {name: p.detach().new_zeros((len(examples), *p.shape)) for name, p in self._trained.items()}
+        losses, secret = [], self._secret()
+        with self.watch.untouched(), generators_aside(next(iter(self._trained.values())).device):
+            for place, example in enumerate(examples):
+                seed_all(int.from_bytes(hashlib.sha256(secret + place.to_bytes(8, "big")).digest()[:4], "big"))
+                loss, gradients = self._of_one(own, example)
+                losses.append(loss)
+                for name, gradient in gradients.items():
+                    found[name][place] = gradient
+        for name, rows in found.items():
+            self.book.add(self._trained[name], PerExample(rows))
+        self.book.batch_size = len(examples)
         self.watch.seen_loss = True
-        return losses.detach()
+        return torch.stack(losses).mean()
 
-    def _gradients(self, part: list[Any]) -> tuple[dict[str, Tensor], Tensor]:
-        own = unwrapped(self._module)
-        if not self._is_tried:
-            self._try(own, part[0])
-        if self._at_once and any(isinstance(leaf, Tensor) for leaf in tree_flatten(part[0])[0]):
-            try:
-                return _at_once(own, self._criterion, self._trained, part)
-            except (RuntimeError, NotImplementedError) as error:  # such as values that decide what is computed
-                self._go_one_by_one(" ".join(str(error).split()).partition(". ")[0])
-        return _one_by_one(own, self._criterion, list(self._trained), part)
+    def _secret(self) -> bytes:
+        """From which dropout is drawn; by torch's generator in runs that are to be repeated, and are not private."""
+        if self._seeded:
+            return int(torch.randint(2**62, ())).to_bytes(8, "big")
+        return secrets.token_bytes(32)
 
-    def _try(self, own: nn.Module, example: Any) -> None:
-        """Once: that the loss is the given module's, and that both ways find all uses of its parameters."""
-        (alone, _), names = _one_by_one(own, self._criterion, list(self._trained), [example]), list(self._trained)
-        self._is_tried = True
-        if not self._at_once or not any(isinstance(leaf, Tensor) for leaf in tree_flatten(example)[0]):
-            return
-        try:
-            found, _ = _at_once(own, self._criterion, self._trained, [example])
-        except (RuntimeError, NotImplementedError):
-            return  # as the batch will say
-        again, _ = _one_by_one(own, self._criterion, names, [example])
-        is_random = any(not torch.equal(alone[name], again[name]) for name in names)
-        if not is_random and any(not _are_close(alone[name], found[name]) for name in names):
-            self._go_one_by_one("torch.func does not find all uses of a parameter")
-
-    def _go_one_by_one(self, reason: str) -> None:
-        self._at_once = False
-        warnings.warn(f"grad_sample_mode: one example after the other: {reason[:200]}", stacklevel=5)
-
-
-def _copied(module: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(module)
-    except Exception as error:
-        raise InvalidArgument(
-            "module", type(module).__name__, f"one that copy.deepcopy can copy ({' '.join(str(error).split())[:200]})"
-        ) from None
-
-
-def _at_once(
-    module: nn.Module, criterion: Criterion, trained: dict[str, nn.Parameter], part: list[Any]
-) -> tuple[dict[str, Tensor], Tensor]:
-    """All by torch.func; what examples share are plain values, which are equal in a part."""
-    objective = _Objective(_copied(module), criterion)
-    leaves, form = [tree_flatten(example)[0] for example in part], tree_flatten(part[0])[1]
-    where = [0 if isinstance(leaf, Tensor) else None for leaf in leaves[0]]
-    stacked = [
-        torch.stack(found) if d == 0 else found[0] for d, found in zip(where, zip(*leaves, strict=True), strict=True)
-    ]
-    fixed = {name: p.detach().clone() for name, p in objective.named_parameters() if not p.requires_grad}
-    fixed |= {name: b.clone() for name, b in objective.named_buffers()}
-
-    def loss_of(values: dict[str, Tensor], *leaves: Any) -> Tensor:
-        example = tree_unflatten(list(leaves), form)
-        return cast("Tensor", functional_call(objective, {**values, **fixed}, (example,)))
-
-    values = {f"module.{name}": p.detach() for name, p in trained.items()}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
-        found, losses = vmap(grad_and_value(loss_of), in_dims=(None, *where), randomness="different")(values, *stacked)
-    return {name.removeprefix("module."): gradients for name, gradients in found.items()}, losses
-
-
-def _one_by_one(
-    module: nn.Module, criterion: Criterion, names: list[str], part: list[Any]
-) -> tuple[dict[str, Tensor], Tensor]:
-    """Each by a copy of the module of its own."""
-    rows, losses = [], []
-    for example in part:
-        own = _copied(module)
-        parameters = [own.get_parameter(name) for name in names]
+    def _of_one(self, own: nn.Module, example: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss and gradients of one example: zero where its loss is a constant (a label that is missing)."""
+        alone = _copied(own, "module")
+        parameters = dict(alone.named_parameters())
+        ours = [parameters[name] for name in self._trained]
         with torch.enable_grad():
-            loss = _Objective(own, criterion)(example)
-        found = torch.autograd.grad(loss, parameters, allow_unused=True) if loss.requires_grad else [None] * len(names)
-        if all(g is None for g in found):
-            raise InvalidArgument(
-                "criterion",
-                getattr(criterion, "__name__", type(criterion).__name__),
-                "a loss of the module that it is given, and of no other that it refers to",
+            loss: Any = self._criterion(alone, _copied(example, "examples"))
+            loss = loss.reshape(()) if isinstance(loss, Tensor) and loss.numel() == 1 else loss
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise InvalidArgument("criterion", shape, "a tensor of one number, the loss of the one example")
+        if not loss.requires_grad:
+            return loss.detach(), {}
+        found: tuple[Tensor | None, ...] = torch.autograd.grad(
+            loss, [*ours, *self._trained.values()], allow_unused=True
+        )
+        here, there = (dict(zip(self._trained, part, strict=True)) for part in (found[: len(ours)], found[len(ours) :]))
+        elsewhere = next((name for name, g in there.items() if g is not None), None)
+        if elsewhere or all(g is None for g in here.values()):
+            what = (
+                "a loss of the module that it is given, and of no other: not of the one that was made private either, "
+                "by a closure, a hook, or another name for it"
             )
-        rows.append([torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)])
-        losses.append(loss.detach())
-    return {name: torch.stack(g) for name, g in zip(names, zip(*rows, strict=True), strict=True)}, torch.stack(losses)
+            raise InvalidArgument("criterion", elsewhere or "another module", what)
+        return loss.detach(), {n: g.to_dense() if g.is_sparse else g for n, g in here.items() if g is not None}
 
 
-def _are_close(one: Tensor, other: Tensor) -> bool:
-    largest = float(one.abs().max()) if one.numel() else 0.0
-    return torch.allclose(one, other, rtol=1e-2, atol=1e-3 * largest, equal_nan=True)
-
-
-def _form(example: Any) -> Hashable:
-    """What examples must share to be computed at once: containers, shapes, and plain values. Others share nothing."""
-    if not _is_plain(example):
-        return object()
-    leaves, form = tree_flatten(example)
-    return repr(form), tuple(
-        (tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (type(leaf), repr(leaf))
-        for leaf in leaves
-    )
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it is made of tensors and of plain values, in containers that show all that they hold."""
-    if type(value) is dict:
-        return all(type(key) in _PLAIN for key in value) and all(map(_is_plain, value.values()))
-    if type(value) in (list, tuple):
-        return all(map(_is_plain, value))
-    return type(value) in (Tensor, *_PLAIN)
+def _copied(value: Any, argument: str) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidArgument(
+            argument, type(value).__name__, f"what copy.deepcopy can copy, for each example ({reason})"
+        ) from None

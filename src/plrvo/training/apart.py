@@ -102,7 +102,7 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
         resized |= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
     if resized:
         _compare_in_size(module, call, state, first, layouts, resized)
-    extremes = _EXTREMES if any(t.is_floating_point() for t in call.tensors()) else ()
+    extremes = _EXTREMES if call.has_floats else ()
     row = secrets.randbelow(call.rows)  # one for all: what is above a mean of large others is below one of small others
     for factor in [secrets.choice(extremes)] if extremes and again else extremes:
         try:

@@ -89,6 +89,10 @@ class Call:
 
         return self.mapped(ones, 1)
 
+    def times(self, factor: float) -> Call:
+        """With all numbers of all rows so many times as large; whole numbers stay."""
+        return self.mapped(lambda t: t * factor if t.is_floating_point() else t, self.rows)
+
     def finite(self) -> Call:
         """With zeros in the place of numbers that are none."""
         return self.mapped(lambda t: t.nan_to_num(0, 0, 0) if t.is_floating_point() else t, self.rows)
@@ -142,6 +146,11 @@ class Call:
     def has_rows(self, t: Tensor) -> bool:
         """Whether a tensor is as large as the batch."""
         return t.ndim > self.dimension and t.shape[self.dimension] == self.rows
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether there are numbers that can be made larger."""
+        return any(t.is_floating_point() for t in self.tensors())
 
     def tensors(self) -> list[Tensor]:
         return tensors_in((self.args, dict(self.kwargs)))

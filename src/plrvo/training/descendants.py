@@ -11,7 +11,7 @@ references are held, so that what a loop logs costs no memory of ours. Numbers t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,7 +76,10 @@ class Descendants(Listener):
         found = self._known.get(memory_of(t))
         return found is not None and found[1] < self.step
 
-    def new_step(self) -> None:
+    def new_step(self, inside: Mapping[int, Any] | None = None) -> None:
+        """With weak references to memory that was made inside of passes of the last step, and is still there."""
+        for memory, reference in (inside or {}).items():
+            self._known.setdefault(memory, (reference, self.step))
         self.step += 1
         self.look()
 

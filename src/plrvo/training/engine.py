@@ -179,8 +179,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 every layer has a rule for it, else Opacus's "hooks" (per-example gradients), with a warning that names
                 the reason; "ghost" is book-keeping that returns a criterion, as Opacus's mode of that name does;
                 "functorch" computes the whole module once more for each example, whatever its layers make of a batch;
-                "alone" gives neither module nor loss more than one example, so that none can meet another
-                (`plrvo.training.alone`).
+                "alone" gives neither module nor loss more than one example, so that none can meet another, and
+                takes as long as single passes do (`plrvo.training.alone`).
                 `engine.grad_sample_mode` says which it is.
             loss_reduction: what the loss does over a batch, "mean" or "sum".
             batch_first: whether the first dimension of a batch is the example.
@@ -246,7 +246,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         loader = private_loader(data_loader, sampler, batch_first, alone=mode == ALONE)
         wrapped: Any
         if mode == ALONE:
-            wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction, exact=exact)
+            wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction, seeded=self.seeded)
         else:
             wrapped = wrapper_of(mode, module)(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
@@ -276,8 +276,6 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if adaptive is not None:
             noisy.adapt(adaptive)
         noisy.keep(wrapped.book)
-        if mode == ALONE:
-            wrapped.book.optimizer = noisy
         self.times_made += 1
         self._average = None if self._decay is None else WeightAverage(optimizer, self._decay)
         if grad_sample_mode != "ghost":

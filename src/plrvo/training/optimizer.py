@@ -259,18 +259,6 @@ class NoiseMixin(_Base):
         self.sums = None
         self.book.clear()
 
-    def take_part(self) -> None:
-        """Clip and sum what the book holds, as a part of a batch that others follow, before any that are planned."""
-        self._step_skip_queue.insert(0, True)
-        self.step()
-
-    def abandon(self) -> None:
-        """Drop the parts so far of a batch whose next one failed; the batch waits."""
-        self._forget()
-        self.draws.forget_part()
-        self._step_skip_queue.clear()
-        self._is_last_step_skipped = False
-
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         if closure is not None:
             with torch.enable_grad():

@@ -24,6 +24,7 @@ Where nothing can be compared, the module is refused: what was not tried is not 
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 import warnings
@@ -47,6 +48,7 @@ from plrvo.validate import InvalidArgument
 ROWS = 8  # of the batch
 _FEW = 4  # for every seed but the first
 _SEEDS = 16
+_SIZES = (1.0, 100.0, 1e4, 1e8)  # of rows, for a loss of the module's own
 _FACTOR = 2.0**13  # so that products are exact
 # Of one row, and of the others.
 _WEIGHTINGS = ((1.0, _FACTOR), (1.0, 1 / _FACTOR), (_FACTOR, _FACTOR), (1 / _FACTOR, 1 / _FACTOR))
@@ -273,7 +275,8 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
     """Which of the numbers that the module computes and could be trained on are no sums (or means) over its examples.
 
     Told by their places among all such numbers. In training, with dropout falling alike, the difference that one row
-    makes must be the same beside other rows. And in eval(), where one row can stand alone, the rows must add up.
+    makes must be the same beside other rows, also where all are large: a term that couples them may be tiny on ordinary
+    ones. And in eval(), where one row can stand alone, the rows must add up.
     """
 
     def numbers(tried: Call, *, training: bool) -> dict[int, float]:
@@ -287,16 +290,20 @@ def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> se
     if not together:
         return wrong
     close = closeness(module)
-    for row in (0, call.rows - 1):
+    order = list(range(call.rows))
+    for row, factor in itertools.product((0, call.rows - 1), _SIZES if call.has_floats else _SIZES[:1]):
         other = call.rows - 1 - row
-        order = list(range(call.rows))
         changed = [other if i == row else i for i in order]
         beside = [i if i == row else row for i in order]
         both = [other if i == row else row for i in order]
-        values = [numbers(call.picked(rows), training=True) for rows in (order, changed, beside, both)]
+        sized = call.times(factor)
+        if factor != 1 and not passes(module, sized, state):
+            continue
+        values = [numbers(sized.picked(rows), training=True) for rows in (order, changed, beside, both)]
         for place in together:
             a, b, c, d = (v.get(place, math.nan) for v in values)
-            if not abs(a - b - c + d) <= close * max(map(abs, (a, b, c, d))) + 1e-6:
+            overflows = factor != 1 and not all(map(math.isfinite, (a, b, c, d)))
+            if not overflows and not abs(a - b - c + d) <= close * max(map(abs, (a, b, c, d))) + 1e-6:
                 wrong.add(place)
     whole = numbers(call, training=False)
     alone = [numbers(call.single(row), training=False) for row in range(call.rows)]

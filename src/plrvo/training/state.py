@@ -44,21 +44,14 @@ class State:
         """
         self.restore()
         hooks = self._hooks_on_parameters()
-        devices = [self._device] if self._device.type == "cuda" else []
-        # Python's and NumPy's global generators too: a module that draws from them is nobody's business but its own.
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+        seed = self._seed if seed is None else seed
         try:
-            with torch.random.fork_rng(devices=devices):
-                seed = self._seed if seed is None else seed
-                seed_torch(seed)
-                random.seed(seed)
-                np.random.seed(seed)  # noqa: NPY002
+            with generators_aside(self._device):
+                seed_all(seed)
                 before = _generators()
                 yield seed
-                self.drew = bool(devices) or before != _generators()
+                self.drew = self._device.type == "cuda" or before != _generators()
         finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
             for on_one, own in hooks:
                 on_one.update(own)
 
@@ -110,6 +103,25 @@ def _can_be_written(p: Tensor) -> bool:
     """Not what takes several places for one number: no optimizer can write to it either."""
     is_plain = p.is_floating_point() and p.layout == torch.strided and not p.is_meta
     return is_plain and torch._debug_has_internal_overlap(p) != 1
+
+
+@contextmanager
+def generators_aside(device: torch.device) -> Iterator[None]:
+    """Afterwards torch's generator is as it was, and so are Python's and NumPy's: modules draw from those too."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+def seed_all(seed: int) -> None:
+    """Torch's, Python's and NumPy's."""
+    seed_torch(seed)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
 
 
 def seed_torch(seed: int) -> None:

@@ -23,6 +23,7 @@ from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
+from plrvo.training.inside import Inside
 from plrvo.training.layout import layout_of
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
@@ -71,14 +72,16 @@ class Watch(Bound):
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay, self._hooks = Replay(dimension), LossHooks()
         self._recording: Recording | None = None
-        self._descendants = Descendants()
+        self._descendants, self._inside = Descendants(), Inside()
         weakref.finalize(self, self._descendants.forget)
+        weakref.finalize(self, self._inside.pause)
         self._turn = 0  # backward passes of this step
         self._call: Call | None = None  # of the pass under way
         self._moved = Counter[str]()  # how often rows that an operation has moved were tried
         self._found = Tried()
         self._unchanged, self._seen_inputs, self._lists = Unchanged(module), Inputs(), Lists()
         self._inputs: set[int] = set()
+        self._given: set[int] = set()  # their memory
         self._outputs: list[Output] = []
         self._statistics: list[Tensor] = []  # of the batch, that the module has given
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
@@ -118,7 +121,7 @@ class Watch(Bound):
         self.pause()
         self._padding.end()
         self._stop_recording()
-        self._descendants.new_step()
+        self._descendants.new_step(self._inside.new_step())
         self._seen_inputs.new_step()
 
     def pause(self) -> None:
@@ -126,6 +129,7 @@ class Watch(Bound):
         if self._recording is not None:
             self._recording.pause()
         self._descendants.pause()
+        self._inside.pause()
 
     def go_on(self) -> None:
         if self._recording is None:
@@ -167,9 +171,10 @@ class Watch(Bound):
         if self._recording is not None and self._turn == 0:
             self._recording.begin_pass(self._outputs)
         if not self._outputs:
-            self._inputs, self._statistics = set(), []
+            self._inputs, self._given, self._statistics = set(), set(), []
         inputs = tensors_in((args, kwargs))
         self._inputs |= {id(t) for t in inputs}
+        self._given |= {memory_of(t) for t in inputs}
         if any(self._descendants.is_of_an_earlier_step(t) for t in inputs):
             raise InvalidArgument("module", "an input from outputs of an earlier step", _OF_ITS_OWN_STEP)
         self._learns_before = trained_before(inputs, self.rows, self._dimension)
@@ -186,6 +191,7 @@ class Watch(Bound):
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
+        self._inside.begin()
         return None
 
     def _try_new_form(self, module: nn.Module, call: Call) -> None:
@@ -246,6 +252,7 @@ class Watch(Bound):
                     self._descendants.add_beside(tensors_in(output), at_a_batch=self.draws.current.out == 1)
                 self.go_on()
             return None
+        self._inside.end(self._given, tensors_in(output))
         self._unchanged.end()
         if self.rows == 0:
             output = without_rows(output, self._dimension)
@@ -333,6 +340,12 @@ class Watch(Bound):
                 )
 
     def _check_statistics(self, steps: list[Operation]) -> None:
+        if any(self._inside.made(t) for t in started_from(steps)):
+            what = "a hook that keeps activations, or a mean of them?"
+            raise NotASum(
+                f"loss: made of what was computed inside of the module and is none of its outputs ({what}): return it "
+                "from forward"
+            )
         found, own = {memory_of(t) for t in self._statistics}, {id(o.tensor) for o in self._outputs}
         if found and any(memory_of(t) in found and id(t) not in own for t in started_from(steps)):
             what = "a mean, a threshold, a mask of the batch, which the module gives without a gradient"
@@ -386,7 +399,7 @@ def _watch_of_a_copy() -> Watch:
     """What the hooks of a copied or unpickled module belong to: it knows no module."""
     watch = object.__new__(Watch)
     watch.module, watch.is_trying, watch._outputs, watch._recording = None, False, [], None
-    watch._descendants = Descendants()
+    watch._descendants, watch._inside = Descendants(), Inside()
     return watch
 
 
