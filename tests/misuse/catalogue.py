@@ -15,7 +15,8 @@ import tests.misuse.loop_hooks
 import tests.misuse.losses
 import tests.misuse.odd_places
 import tests.misuse.padded
-import tests.misuse.statistics  # noqa: F401 - all add their rows to B
+import tests.misuse.statistics
+import tests.misuse.targets  # noqa: F401 - all add their rows to B
 from tests.misuse.noise import A
 from tests.misuse.numbers import D
 from tests.misuse.records import E

@@ -156,10 +156,15 @@ def form(steps: Sequence[Operation], outputs: Sequence[Tensor]) -> int:
 
 
 def _size(value: Any) -> int | bool | None:
-    """None for zero, the power of eight of other numbers, False for what has no size that matters."""
+    """None for zero, the power of eight of other numbers, False for what has no size that matters.
+
+    Of whole numbers, whether some are negative.
+    """
     if isinstance(value, Tensor):
-        if not value.is_floating_point() or not value.numel() or value.is_meta or value.layout != torch.strided:
+        if not value.numel() or value.is_meta or value.layout != torch.strided:
             return False
+        if not value.is_floating_point():  # labels that are passed over
+            return -1 if value.dtype.is_signed and not value.is_complex() and int(value.min()) < 0 else False
         value = float(torch.stack(torch.aminmax(value.detach())).abs().max())
     elif type(value) is int:
         return None if value == 0 else False  # a dimension, a number of rows

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +32,7 @@ from torch.utils._pytree import tree_map
 from plrvo.training.layout import Layout
 from plrvo.training.operations import Operation, leading_to, tensors_of, written
 from plrvo.training.recording import Recording
+from plrvo.training.targets import Form, Laid, Seen
 
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
@@ -40,14 +40,13 @@ _MOST_TOLD = 3  # tensors of which each may be a constant
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
 _SIZES = (1e2, 1e4, 1e8, 1e-4)  # times which outputs are tried
 _CLASSES = 1000  # labels that are tried
+_NEARBY = (0.01, 0.1, 0.4)  # noise on copies of an output, relative to its size
+_ENTRIES = 3  # single numbers that are changed
 _CLOSE = 1e-4  # relative: the same operations on other rows, so that kernels may round otherwise
 
 
 class CannotReplay(RuntimeError):
     """The operations do not give the same loss again: nothing can be said."""
-
-
-Laid = tuple[Tensor, Layout | None]  # with the place of its rows; None for a number
 
 
 @dataclass
@@ -57,7 +56,12 @@ class Replay:
     dimension: int = 0
 
     def __post_init__(self) -> None:
-        self._before: list[weakref.ref[Tensor]] = []  # what came up in the pass before
+        self._before, self._now = Seen(), Seen()  # what losses of the step before were made of, and of this one
+
+    def new_step(self) -> None:
+        """Losses of one step may share their targets; what comes again in the next one is no target."""
+        if self._now.tensors:
+            self._before, self._now = self._now, Seen()
 
     def looks_at_others(
         self, recording: Recording, loss: Tensor, outputs: Sequence[Laid], rows: int, *, again: bool = False
@@ -77,11 +81,11 @@ class Replay:
         steps, leaves = _needed(recording.operations, loss, tensors)
         if any(recording.descendants.is_one(t) for t in leaves):
             raise CannotReplay("it uses numbers of an earlier pass of the module, with many others in between")
-        constants = {id(t) for reference in self._before if (t := reference()) is not None}
-        first = not self._before
-        self._before = [weakref.ref(t) for t in leaves]
-        form = _Form(rows, self.dimension, outputs)
-        targets = [(t, layout) for t in leaves if id(t) not in constants and (layout := form.layout(t)) is not None]
+        first = not self._before.tensors
+        self._now.add(leaves)
+        form = Form(rows, self.dimension, outputs)
+        new = [t for t in leaves if not self._before.has(t)]
+        targets = [(t, layout) for t in new if (layout := form.layout(t)) is not None]
         trial = _Trial(steps, loss, outputs, rows)
         same = trial.gradients(None)
         if not _are_true(same, loss, tensors):
@@ -89,15 +93,19 @@ class Replay:
         trials = _TRIALS if sum(t.numel() for t in tensors) < _LARGE else 1
         # Whole numbers by example are labels; of few floating-point ones, any may be constants.
         labels: list[Laid] = [t for t in targets if not t[0].is_floating_point() or (rows > _FEW and _is_binary(t[0]))]
-        apart: tuple[int, int] | None = None
+        certain = labels if first and rows <= _FEW else targets
+        apart: _Others | None = None
         for _ in range(trials):
             row, other = _two_rows(rows)
-            for source in (row, other):
-                if trial.differs(same, row, source, targets):
-                    if trial.differs(same, row, source, labels):
+            for source, of_targets in itertools.product((row, other), repeat=2):
+                others = _Others(row, source, of_targets)
+                if trial.differs(same, others, targets):
+                    if trial.differs(same, others, labels):
                         return True
-                    apart = row, source
-            if trial.differs_by_labels(same, row, other, labels):
+                    apart = others
+            if trial.differs_by_labels(same, row, other, labels) or trial.differs_nearby(same, row, certain):
+                return True
+            if trial.differs_by_holes(same, row, other, certain):
                 return True
         if apart is not None:
             if not first or rows > _FEW:
@@ -105,14 +113,18 @@ class Replay:
             unclear: list[Laid] = [t for t in targets if t[0].is_floating_point()]
             found = _tell(trial, same, apart, labels, unclear)
             if found is not False:
-                return found or any(_is_binary(t) for t, _ in unclear) or None
+                many = len(unclear) > _MOST_TOLD
+                return found or many or any(_is_binary(t) for t, _ in unclear) or None
+        for t in new:
+            if form.layout(t) is None and not self._before.has_value(t):
+                of_the_batch = not first or (rows > _FEW and t.numel() % rows == 0)
+                if of_the_batch and trial.spreads(same, t):
+                    return True
         sizes = _SIZES if trials > 1 and not again else (secrets.choice(_SIZES),)
         return any(trial.differs_in_size(same, *_two_rows(rows), size) for size in sizes)
 
 
-def _tell(
-    trial: _Trial, same: list[Any], apart: tuple[int, int], labels: list[Laid], others: list[Laid]
-) -> bool | None:
+def _tell(trial: _Trial, same: list[Any], apart: _Others, labels: list[Laid], others: list[Laid]) -> bool | None:
     """Which of the others have rows: those that gradients are permuted with, as outputs are; None if that is not clear.
 
     A loss that two rows are apart in looks at others, if what has rows is among what it was tried with.
@@ -121,7 +133,7 @@ def _tell(
     for chosen in itertools.product((False, True), repeat=len(others)) if len(others) <= _MOST_TOLD else ():
         with_rows = [*labels, *itertools.compress(others, chosen)]
         if trial.follows(same, with_rows):
-            if trial.differs(same, *apart, with_rows):
+            if trial.differs(same, apart, with_rows):
                 return True
             found = False
     return found
@@ -147,22 +159,47 @@ def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor])
 class _Others:
     """Copies of the row `source` in the place of all but `row`, in other sizes; `spikes`: of one number in each.
 
-    With a `label`, that in the place of those of all others which are no less than zero.
+    Targets are copies of `of_targets`. With a `label`, that in the place of those of all others which are no less than
+    zero. With `noise`, so much of it on the copies' outputs, relative to their size; `holes`: targets that are missing.
     """
 
     row: int
     source: int
+    of_targets: int | None = None
     of_others: float = 1.0
     of_row: float = 1.0
     spikes: bool = False
     label: int | None = None
+    noise: float = 0.0
+    holes: bool = False
+
+    @property
+    def targets(self) -> _Others:
+        """The same for targets, which keep their sizes."""
+        source = self.source if self.of_targets is None else self.of_targets
+        return _Others(self.row, source, label=self.label, holes=self.holes)
+
+    @property
+    def outputs(self) -> _Others:
+        """The same for outputs: beside other labels, and beside missing ones, all are those of the row."""
+        return _Others(self.row, self.row) if self.label is not None or self.holes else self
 
     def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
         placed = layout.of(values, rows, [i if i == self.row else self.source for i in range(rows)])
         if self.label is not None and values.numel():
             others = (torch.arange(rows) != self.row)[:, None].expand(rows, placed.numel() // rows)
             return placed.masked_fill(layout.from_rows(others, placed).to(placed.device) & (placed >= 0), self.label)
-        if self.of_others == 1.0 or not values.is_floating_point():
+        if not values.is_floating_point():
+            return placed
+        own = torch.arange(rows) == self.row
+        if self.holes or self.noise:
+            others = layout.from_rows((~own)[:, None].expand(rows, placed.numel() // rows), placed).to(placed.device)
+            if self.holes:
+                return placed.masked_fill(others, torch.nan)
+            size = placed.detach().abs().nan_to_num(0, 0, 0).mean()
+            drawn = torch.randn(placed.shape, generator=_own_generator()).to(placed)
+            return placed + others * (self.noise * size * drawn)
+        if self.of_others == 1.0:
             return placed
         factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)
         if self.spikes and factors.numel():
@@ -176,7 +213,13 @@ class _Others:
 class _Turned:
     """All rows one place further."""
 
-    label: None = None
+    @property
+    def targets(self) -> _Turned:
+        return self
+
+    @property
+    def outputs(self) -> _Turned:
+        return self
 
     def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
         return layout.of(values, rows, [(i + 1) % rows for i in range(rows)])
@@ -190,9 +233,52 @@ class _Trial:
     def __init__(self, steps: list[Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
         self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
 
-    def differs(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
-        """Whether the gradient at `row` is another one where all others are copies of `source`."""
-        return self._apart(same, self.gradients(_Others(row, source), targets), row)
+    def differs(self, same: list[Any], others: _Others, targets: Sequence[Laid]) -> bool:
+        """Whether the gradient at a row is another one beside others.
+
+        Targets that are not of one piece (a mask, and what it has chosen from labels) are put in one after the other,
+        but for masks, which choose from others.
+        """
+        try:
+            return self._apart(same, self.gradients(others, targets), others.row)
+        except CannotReplay:
+            if not targets:
+                raise
+        found = False
+        for chosen in ((), *((t,) for t in targets if t[0].dtype != torch.bool)):
+            with suppress(CannotReplay):
+                found |= self._apart(same, self.gradients(others, chosen), others.row)
+        return found
+
+    def differs_nearby(self, same: list[Any], row: int, targets: Sequence[Laid]) -> bool:
+        """Whether it is another one beside outputs that are nearly its own: a loss may look at neighbours alone."""
+        return any(self.differs(same, _Others(row, row, noise=noise), targets) for noise in _NEARBY)
+
+    def differs_by_holes(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
+        """Whether it is another one where the others' targets are missing (no numbers)."""
+        if not any(t.is_floating_point() for t, _ in targets):
+            return False
+        with suppress(CannotReplay):
+            found = self.gradients(_Others(row, source, holes=True), targets)
+            return self._apart(same, found, row, finite=True)
+        return False
+
+    def spreads(self, same: list[Any], t: Tensor) -> bool:
+        """Whether a single number of a tensor whose rows are not known changes gradients of more than one example.
+
+        Of two, if it is a whole number: that may be the place of a row.
+        """
+        for at in torch.randint(t.numel(), (_ENTRIES,), generator=_own_generator()).tolist() if t.numel() > 1 else ():
+            try:
+                found = self.gradients(None, replaced={id(t): _with_another(t, at)})
+            except CannotReplay:
+                continue
+            if len(self._changed_rows(same, found)) > (1 if t.is_floating_point() or t.dtype == torch.bool else 2):
+                return True
+        return False
+
+    def _changed_rows(self, same: list[Any], found: list[Any]) -> set[int]:
+        return {row for row in range(self._rows) if self._apart(same, found, row, finite=True)}
 
     def differs_by_labels(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
         """Whether it is another one where all others have a label that the batch may have nowhere.
@@ -204,12 +290,14 @@ class _Trial:
         counts = {n for t, of in self._outputs if of is not None for d, n in enumerate(t.shape) if d != of.dimension}
         for count in {max(2, n) for n in counts} if present else ():
             new = [c for c in range(min(count, _CLASSES)) if c not in present] or list(range(min(count, _CLASSES)))
-            try:
-                found = self.gradients(_Others(row, source, label=secrets.choice(new)), targets)
-            except CannotReplay:
-                continue
-            if self._apart(same, found, row):
-                return True
+            ignored = sorted(c for c in present if c < 0)  # where there are none, a mean over all counts examples
+            for label in (secrets.choice(new), *ignored[:2]):
+                try:
+                    found = self.gradients(_Others(row, source, label=label), targets)
+                except CannotReplay:
+                    continue
+                if self._apart(same, found, row):
+                    return True
         return False
 
     def follows(self, same: list[Any], targets: Sequence[Laid]) -> bool:
@@ -244,13 +332,18 @@ class _Trial:
             for a, b, (_, layout) in zip(same, found, self._outputs, strict=True)
         )
 
-    def gradients(self, others: _Others | _Turned | None, targets: Sequence[Laid] = ()) -> list[Any]:
+    def gradients(
+        self,
+        others: _Others | _Turned | None,
+        targets: Sequence[Laid] = (),
+        replaced: Mapping[int, Tensor] | None = None,
+    ) -> list[Any]:
         """At the outputs, with other rows in the place of all but one; the targets' are copied likewise."""
-        of_outputs = _Others(others.row, others.row) if others is not None and others.label is not None else others
+        of_outputs, of_targets = (None, None) if others is None else (others.outputs, others.targets)
         made = {id(t): self._changed(t, layout, of_outputs).requires_grad_() for t, layout in self._outputs}
         leaves = [made[id(t)] for t, _ in self._outputs]
-        copies = _Others(others.row, others.source, label=others.label) if isinstance(others, _Others) else others
-        made |= {id(t): self._changed(t, layout, copies) for t, layout in targets if id(t) not in made}
+        made |= {id(t): self._changed(t, layout, of_targets) for t, layout in targets if id(t) not in made}
+        made |= replaced or {}
         with torch.enable_grad(), _generators_kept(self._steps):
             for step in self._steps:
                 _carry_out(step, made)
@@ -267,6 +360,20 @@ class _Trial:
 
     def _row(self, gradient: Tensor | None, layout: Layout | None, row: int) -> Tensor | None:
         return gradient if gradient is None or layout is None else layout.of(gradient, self._rows, [row])
+
+
+def _with_another(t: Tensor, at: int) -> Tensor:
+    """With one number that is another: of those that are there, if they are whole ones, as others may be no labels."""
+    made = t.detach().clone(memory_format=torch.contiguous_format)
+    flat = made.view(-1)
+    if t.dtype == torch.bool:
+        flat[at] = ~flat[at]
+    elif t.is_floating_point() or t.is_complex():
+        flat[at] = 3 * flat[at] + 1
+    else:
+        there = [v for v in set(flat.tolist()) if v != int(flat[at])]
+        flat[at] = secrets.choice(there) if there else flat[at] + (1 if int(flat[at]) <= 0 else -1)
+    return made
 
 
 def _carry_out(step: Operation, made: dict[int, Tensor]) -> None:
@@ -300,37 +407,6 @@ def _needed(
         leaves |= {id(t): t for t in step.given() if id(t) not in known}
         known |= {id(t) for t in step.results}
     return steps, [t for t in leaves.values() if id(t) not in counted]
-
-
-class _Form:
-    """In which tensors, and where, the examples of a batch have rows."""
-
-    def __init__(self, rows: int, dimension: int, outputs: Sequence[Laid]) -> None:
-        self._rows = rows
-        layouts = [layout for _, layout in outputs if layout is not None]
-        self._by_row = list(dict.fromkeys([Layout(dimension), Layout(0), *(Layout(o.dimension) for o in layouts)]))
-        # Labels of all positions in one row come in the order of the outputs, where that is known.
-        own = next((o for o in layouts if not o.rows_first or o.dimension > dimension), None)
-        self._flat = Layout(0, rows_first=own is None)
-        self._positions = {n for t, layout in outputs if layout is not None for n in _positions(t, layout, rows)} - {1}
-
-    def layout(self, values: Tensor) -> Layout | None:
-        for layout in self._by_row:
-            if values.ndim > layout.dimension and values.shape[layout.dimension] == self._rows:
-                return layout
-        # As many as the outputs have: other sizes are not the batch's.
-        if values.ndim == 1 and not values.is_floating_point() and len(values):
-            positions, rest = divmod(len(values), self._rows)
-            return self._flat if rest == 0 and positions in self._positions else None
-        return None
-
-
-def _positions(output: Tensor, layout: Layout, rows: int) -> Iterator[int]:
-    """How many labels each row of an output may have."""
-    yield output.shape[layout.dimension] // rows
-    inner = [n for d, n in enumerate(output.shape) if d != layout.dimension]
-    if len(inner) > 1:
-        yield from (output.numel() // rows // n for n in inner if n)
 
 
 def _two_rows(rows: int) -> tuple[int, int]:

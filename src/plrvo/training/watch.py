@@ -25,6 +25,7 @@ from plrvo.training.factors import Factors
 from plrvo.training.forms import Form, Forms
 from plrvo.training.inside import Inside
 from plrvo.training.layout import layout_of
+from plrvo.training.longest import Longest
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
@@ -68,7 +69,7 @@ class Watch(Bound):
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._call_forms, self._tried = Forms(), dict[Form, Tried]()
         self._met: dict[Form, int] = {}  # how often a form came in which a parameter had no gradient
-        self._padding = Padding(self._set_trying)
+        self._padding, self._longest = Padding(self._set_trying), Longest(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay, self._hooks = Replay(dimension), LossHooks()
         self._recording: Recording | None = None
@@ -123,6 +124,7 @@ class Watch(Bound):
         self._stop_recording()
         self._descendants.new_step(self._inside.new_step())
         self._seen_inputs.new_step()
+        self._replay.new_step()
 
     def pause(self) -> None:
         """Hear of no operation until `go_on`: what happens inside of the module, or is ours."""
@@ -188,6 +190,7 @@ class Watch(Bound):
         self._try_new_form(module, call)
         if not self._outputs:
             self._padding.check(module, call, self._found.layouts, self._recording)
+            self._longest.check(module, call)
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
