@@ -97,6 +97,8 @@ def test_a_constant_of_the_size_of_a_small_batch_is_told_by_rows_that_change_pla
     for constant in (weights, mask):
         assert tried(lambda o, y, c=constant: (each(o, y) * c[y]).mean(), rows=12) is False
     assert tried(random, replay, rows=12) is None
+    assert tried(random, replay, rows=12) is None  # another loss of the same step
+    replay.new_step()
     assert tried(random, replay, rows=12) is False
 
 
