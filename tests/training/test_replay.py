@@ -88,6 +88,7 @@ def test_a_loss_that_looks_at_others_is_found(name):
 
 
 def test_a_constant_of_the_size_of_a_small_batch_is_told_by_rows_that_change_places_or_in_the_next():
+    torch.manual_seed(0)  # of the dropout, by whose masks rows may look as if they had changed places: one in a hundred
     weights, mask = torch.rand(12), (torch.arange(12) > 1).float()
 
     def random(outputs, y):
