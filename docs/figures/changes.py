@@ -20,7 +20,13 @@ from plrvo.paper.study_narrower import IN_HIGH_DIMENSION, NEGLIGIBLE
 
 RESULTS = Path(__file__).parents[2] / "results"
 STUDY = "study-narrower"
-SHOWN = {"gaussian": "Gaussian", "laplace": "Laplace", "gamma": "Gamma", "gamma_score": "Gamma, score"}
+SHOWN = {
+    "gaussian": "Gaussian",
+    "laplace": "Laplace",
+    "laplace_l1": "Laplace, l1 clip",
+    "gamma": "Gamma",
+    "gamma_score": "Gamma, score",
+}
 TODAY, BY_MOMENTS = "", "_by_moments"  # how names of multipliers end
 Row = Mapping[str, Any]
 
