@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_map
 
 from plrvo.training.layout import Layout
 from plrvo.training.operations import Operation, leading_to, tensors_of, written
+from plrvo.training.others import Others, Turned, own_generator
 from plrvo.training.recording import Recording
 from plrvo.training.targets import Form, Laid, Seen
 
@@ -94,16 +95,20 @@ class Replay:
         # Whole numbers by example are labels; of few floating-point ones, any may be constants.
         labels: list[Laid] = [t for t in targets if not t[0].is_floating_point() or (rows > _FEW and _is_binary(t[0]))]
         certain = labels if first and rows <= _FEW else targets
-        apart: _Others | None = None
-        for _ in range(trials):
+        apart: Others | None = None
+        start = secrets.randbelow(len(_NEARBY))
+        for noise in [_NEARBY[(start + i) % len(_NEARBY)] for i in range(trials)]:
             row, other = _two_rows(rows)
             for source, of_targets in itertools.product((row, other), repeat=2):
-                others = _Others(row, source, of_targets)
+                others = Others(row, source, of_targets)
                 if trial.differs(same, others, targets):
                     if trial.differs(same, others, labels):
                         return True
                     apart = others
-            if trial.differs_by_labels(same, row, other, labels) or trial.differs_nearby(same, row, certain):
+            if trial.differs_by_labels(same, row, other, labels):
+                return True
+            # A loss may look at neighbours alone.
+            if trial.differs(same, Others(row, row, noise=noise), certain):
                 return True
             if trial.differs_by_holes(same, row, other, certain):
                 return True
@@ -124,7 +129,7 @@ class Replay:
         return any(trial.differs_in_size(same, *_two_rows(rows), size) for size in sizes)
 
 
-def _tell(trial: _Trial, same: list[Any], apart: _Others, labels: list[Laid], others: list[Laid]) -> bool | None:
+def _tell(trial: _Trial, same: list[Any], apart: Others, labels: list[Laid], others: list[Laid]) -> bool | None:
     """Which of the others have rows: those that gradients are permuted with, as outputs are; None if that is not clear.
 
     A loss that two rows are apart in looks at others, if what has rows is among what it was tried with.
@@ -155,85 +160,11 @@ def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor])
     return all(_close(a, b) for a, b in zip(found, true, strict=True))
 
 
-@dataclass(frozen=True)
-class _Others:
-    """Copies of the row `source` in the place of all but `row`, in other sizes; `spikes`: of one number in each.
-
-    Targets are copies of `of_targets`. With a `label`, that in the place of those of all others which are no less than
-    zero. With `noise`, so much of it on the copies' outputs, relative to their size; `holes`: targets that are missing.
-    """
-
-    row: int
-    source: int
-    of_targets: int | None = None
-    of_others: float = 1.0
-    of_row: float = 1.0
-    spikes: bool = False
-    label: int | None = None
-    noise: float = 0.0
-    holes: bool = False
-
-    @property
-    def targets(self) -> _Others:
-        """The same for targets, which keep their sizes."""
-        source = self.source if self.of_targets is None else self.of_targets
-        return _Others(self.row, source, label=self.label, holes=self.holes)
-
-    @property
-    def outputs(self) -> _Others:
-        """The same for outputs: beside other labels, and beside missing ones, all are those of the row."""
-        return _Others(self.row, self.row) if self.label is not None or self.holes else self
-
-    def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
-        placed = layout.of(values, rows, [i if i == self.row else self.source for i in range(rows)])
-        if self.label is not None and values.numel():
-            others = (torch.arange(rows) != self.row)[:, None].expand(rows, placed.numel() // rows)
-            return placed.masked_fill(layout.from_rows(others, placed).to(placed.device) & (placed >= 0), self.label)
-        if not values.is_floating_point():
-            return placed
-        own = torch.arange(rows) == self.row
-        if self.holes or self.noise:
-            others = layout.from_rows((~own)[:, None].expand(rows, placed.numel() // rows), placed).to(placed.device)
-            if self.holes:
-                return placed.masked_fill(others, torch.nan)
-            size = placed.detach().abs().nan_to_num(0, 0, 0).mean()
-            drawn = torch.randn(placed.shape, generator=_own_generator()).to(placed)
-            return placed + others * (self.noise * size * drawn)
-        if self.of_others == 1.0:
-            return placed
-        factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)
-        if self.spikes and factors.numel():
-            where = torch.randint(factors.shape[1], (rows,), generator=_own_generator())
-            factors[torch.arange(rows), where] = self.of_others
-        factors[self.row] = self.of_row
-        return placed * layout.from_rows(factors, placed).to(placed)
-
-
-@dataclass(frozen=True)
-class _Turned:
-    """All rows one place further."""
-
-    @property
-    def targets(self) -> _Turned:
-        return self
-
-    @property
-    def outputs(self) -> _Turned:
-        return self
-
-    def placed_in(self, values: Tensor, layout: Layout, rows: int) -> Tensor:
-        return layout.of(values, rows, [(i + 1) % rows for i in range(rows)])
-
-
-def _own_generator() -> torch.Generator:
-    return torch.Generator().manual_seed(secrets.randbits(60))  # not the loop's, whose draws are its own
-
-
 class _Trial:
     def __init__(self, steps: list[Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
         self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
 
-    def differs(self, same: list[Any], others: _Others, targets: Sequence[Laid]) -> bool:
+    def differs(self, same: list[Any], others: Others, targets: Sequence[Laid]) -> bool:
         """Whether the gradient at a row is another one beside others.
 
         Targets that are not of one piece (a mask, and what it has chosen from labels) are put in one after the other,
@@ -250,16 +181,12 @@ class _Trial:
                 found |= self._apart(same, self.gradients(others, chosen), others.row)
         return found
 
-    def differs_nearby(self, same: list[Any], row: int, targets: Sequence[Laid]) -> bool:
-        """Whether it is another one beside outputs that are nearly its own: a loss may look at neighbours alone."""
-        return any(self.differs(same, _Others(row, row, noise=noise), targets) for noise in _NEARBY)
-
     def differs_by_holes(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
         """Whether it is another one where the others' targets are missing (no numbers)."""
         if not any(t.is_floating_point() for t, _ in targets):
             return False
         with suppress(CannotReplay):
-            found = self.gradients(_Others(row, source, holes=True), targets)
+            found = self.gradients(Others(row, source, holes=True), targets)
             return self._apart(same, found, row, finite=True)
         return False
 
@@ -268,7 +195,7 @@ class _Trial:
 
         Of two, if it is a whole number: that may be the place of a row.
         """
-        for at in torch.randint(t.numel(), (_ENTRIES,), generator=_own_generator()).tolist() if t.numel() > 1 else ():
+        for at in torch.randint(t.numel(), (_ENTRIES,), generator=own_generator()).tolist() if t.numel() > 1 else ():
             try:
                 found = self.gradients(None, replaced={id(t): _with_another(t, at)})
             except CannotReplay:
@@ -293,7 +220,7 @@ class _Trial:
             ignored = sorted(c for c in present if c < 0)  # where there are none, a mean over all counts examples
             for label in (secrets.choice(new), *ignored[:2]):
                 try:
-                    found = self.gradients(_Others(row, source, label=label), targets)
+                    found = self.gradients(Others(row, source, label=label), targets)
                 except CannotReplay:
                     continue
                 if self._apart(same, found, row):
@@ -302,7 +229,7 @@ class _Trial:
 
     def follows(self, same: list[Any], targets: Sequence[Laid]) -> bool:
         """Whether gradients turn as outputs and these targets do."""
-        turned = _Turned()
+        turned = Turned()
         found = self.gradients(turned, targets)
         return all(
             a is None or layout is None or _close(turned.placed_in(a, layout, self._rows), b)
@@ -312,13 +239,13 @@ class _Trial:
     def differs_in_size(self, same: list[Any], row: int, source: int, size: float) -> bool:
         """Whether it is another one where others are so many times as large: beside the row as it is, or as large."""
         tries = [
-            (same, _Others(row, source, of_others=size)),
-            (same, _Others(row, source, of_others=size, spikes=True)),
-            (None, _Others(row, source, of_others=size, of_row=size)),
+            (same, Others(row, source, of_others=size)),
+            (same, Others(row, source, of_others=size, spikes=True)),
+            (None, Others(row, source, of_others=size, of_row=size)),
         ]
         for beside, others in tries:
             try:
-                expected = beside or self.gradients(_Others(row, row, of_others=size, of_row=size))
+                expected = beside or self.gradients(Others(row, row, of_others=size, of_row=size))
                 found = self.gradients(others)
             except CannotReplay:  # an operation that takes no such numbers
                 continue
@@ -334,7 +261,7 @@ class _Trial:
 
     def gradients(
         self,
-        others: _Others | _Turned | None,
+        others: Others | Turned | None,
         targets: Sequence[Laid] = (),
         replaced: Mapping[int, Tensor] | None = None,
     ) -> list[Any]:
@@ -352,7 +279,7 @@ class _Trial:
                 raise CannotReplay("its operations do not lead to it")
             return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
-    def _changed(self, values: Tensor, layout: Layout | None, others: _Others | _Turned | None) -> Tensor:
+    def _changed(self, values: Tensor, layout: Layout | None, others: Others | Turned | None) -> Tensor:
         values = values.detach()
         if others is None or layout is None:
             return values.clone()
