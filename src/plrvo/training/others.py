@@ -82,4 +82,5 @@ class Turned:
 
 
 def own_generator() -> torch.Generator:
-    return torch.Generator().manual_seed(secrets.randbits(60))  # not the loop's, whose draws are its own
+    """Not the loop's, whose draws are its own."""
+    return torch.Generator().manual_seed(secrets.randbits(60))
