@@ -15,7 +15,9 @@ from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
+from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.catalog import NAMES as TASKS
+from plrvo.tasks.choices import check_folder
 from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument, nearest, one_of, printable
 
@@ -49,15 +51,15 @@ def train(
 
     Example: plrvo train digits --epsilon 3 --out runs/digits
     """
-    from plrvo.tasks.settings import check_folder
-    from plrvo.training.loop import Interrupted
-
     check_folder(out, resume)
     if task is not None:
         _check_task(task)  # before anything that is missing beside it
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     job = Job.resumed(out, words) if resume else Job.read(words)
+    check_beforehand(job, out, resume)
     resolved = job.resolve(out, resume)
+    from plrvo.training.loop import Interrupted  # like all of torch, when mistakes in words have been told
+
     for warning in warnings_of(job, resolved):
         print(f"plrvo: warning: {printable(options.spelled(warning))}", file=sys.stderr)
     plan = resolved.plan

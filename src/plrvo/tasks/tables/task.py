@@ -20,6 +20,7 @@ from plrvo.tasks.tables.metrics import METRICS, score_all
 from plrvo.tasks.tables.models import load_language
 from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences
 from plrvo.tasks.tables.trainable import choose
+from plrvo.tasks.tables.words import decoding_of
 from plrvo.training.loop import Metrics, moved
 from plrvo.validate import InvalidArgument, positive_integer
 
@@ -36,9 +37,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     options = request.options
     trainable = options.get("trainable", "all")
     max_length = options.get("max_length", MAX_LENGTH[request.name])
-    decoding = Decoding(
-        beams=options.get("beams", 1 if "top_p" in options else Decoding.beams), top_p=options.get("top_p")
-    )
+    decoding = Decoding(*decoding_of(request))
     data = training_data(request.name, request.data_dir)
     entries = capped(data.train, options.get("references"))
     pairs = limited(entries.pairs, options.get("limit"))
