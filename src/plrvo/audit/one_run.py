@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from plrvo import validate
 from plrvo.audit.statistics import check_canaries, one_run_bound
 from plrvo.audit.verdict import Audit, check_claim
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, counted
 
 
 class CanaryKind(StrEnum):
@@ -58,7 +58,9 @@ class OneRun(Audit):
 
     @property
     def found(self) -> str:
-        return f"Of {self.guesses} guesses about {self.canaries} canaries {self.correct} were right."
+        return (
+            f"Of {counted(self.guesses, 'guess')} about {counted(self.canaries, 'canary')} {self.correct} were right."
+        )
 
     def details(self) -> dict[str, Any]:
         return {"canaries": self.canaries, "guesses": self.guesses, "correct": self.correct, "tried": self.tried}

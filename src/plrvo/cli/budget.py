@@ -14,7 +14,7 @@ from plrvo.budget.account import State
 from plrvo.budget.address import Url, address
 from plrvo.budget.entry import Entry
 from plrvo.cli import options, show
-from plrvo.validate import printable, required
+from plrvo.validate import counted, printable, required
 
 _PLACE = "File of the account, or the URL of a database: postgresql://USER@HOST/DATABASE#ACCOUNT."
 FileArgument = Annotated[str, typer.Argument(help=_PLACE, show_default=False, metavar="FILE")]
@@ -94,7 +94,7 @@ def history(file: FileArgument, as_json: options.JsonOption = False) -> int:
     for event in events:
         said = event.document
         what = [f"entry {said['entry']}"] if "entry" in said else []
-        what += [f"{said['steps']} steps"] if "steps" in said else []
+        what += [counted(said["steps"], "step")] if "steps" in said else []
         what += [said["name"]] if "name" in said else []
         print(printable(f"{event.number:5d}  {said['at']}  {said['event']:9s} {', '.join(map(str, what))}"))
     return 0
@@ -116,7 +116,9 @@ def settle(
     if as_json:
         show.print_json(_of_entry(found))
     else:
-        print(printable(f"entry {entry} ({found.name}): {found.charged} of {found.planned} steps are charged"))
+        print(
+            printable(f"entry {entry} ({found.name}): charged for {found.charged} of {counted(found.planned, 'step')}")
+        )
     return 0
 
 

@@ -42,7 +42,7 @@ from plrvo.training.private_loader import AnySampler, poisson_sampler, private_l
 from plrvo.training.randomness import generator_for
 from plrvo.training.sampler import size_of
 from plrvo.training.unwrap import trained_parameters
-from plrvo.validate import InvalidArgument, positive, positive_integer, probability, rate
+from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate
 
 
 class PrivacyEngine(opacus.PrivacyEngine):
@@ -307,7 +307,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
         if len(self.accountant):
             raise InvalidArgument(
-                "target_epsilon", target_epsilon, f"a new engine; this one has released {len(self.accountant)} steps"
+                "target_epsilon",
+                target_epsilon,
+                f"a new engine; this one has released {counted(len(self.accountant), 'step')}",
             )
         positive(epochs=epochs)
         size_of(data_loader)

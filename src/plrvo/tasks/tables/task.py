@@ -22,7 +22,7 @@ from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences
 from plrvo.tasks.tables.trainable import choose
 from plrvo.tasks.tables.words import decoding_of
 from plrvo.training.loop import Metrics, moved
-from plrvo.validate import InvalidArgument, positive_integer
+from plrvo.validate import InvalidArgument, counted, positive_integer
 
 DEFAULT_MODEL = "stories15M"
 GENERATIONS = "generations.jsonl"
@@ -61,7 +61,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "max_length": max_length,
         "loss": "cross entropy, mean over the tokens of a text",
         "decoding": {"beams": decoding.beams, "top_p": decoding.top_p, "longest": decoding.longest},
-        "tested_on": f"{len(test)} of {len(data.test.entries)} tables of the test split",
+        "tested_on": f"{len(test)} of {counted(len(data.test.entries), 'table')} of the test split",
         "metrics": {metric.name: metric.what for metric in METRICS},
         "data_sha256": private.fingerprint,
         "data_source": data.source,
