@@ -19,7 +19,7 @@ from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.tasks.choices import check_folder
 from plrvo.tasks.job import Job
-from plrvo.validate import InvalidArgument, nearest, one_of, printable
+from plrvo.validate import InvalidArgument, counted, nearest, one_of, printable
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
@@ -64,7 +64,7 @@ def train(
         print(f"plrvo: warning: {printable(options.spelled(warning))}", file=sys.stderr)
     plan = resolved.plan
     if plan is not None and not as_json:
-        _tell_plan(resolved, verbose)
+        _tell_plan(job, resolved, verbose)
     kind = "NOT PRIVATE" if plan is None else plan.noise.before_rounding.kind
     try:
         with StepProgress(f"{job.task}, {kind}", resolved.work.steps) as watch:
@@ -82,8 +82,8 @@ def train(
     return int(result.get("audit", {}).get("verdict") == "refuted")
 
 
-def _tell_plan(resolved: Resolved, verbose: bool) -> None:
-    """The noise, and why it is this one."""
+def _tell_plan(job: Job, resolved: Resolved, verbose: bool) -> None:
+    """The noise, and why it is this one; and a delta that nobody has chosen."""
     plan = resolved.plan
     if plan is None:
         return
@@ -91,7 +91,14 @@ def _tell_plan(resolved: Resolved, verbose: bool) -> None:
         show.bracket_table(plan.noise, plan.workload, plan.bracket, plan.correlation)
     why = f": {resolved.reason}" if resolved.reason else ""
     noise = show.capital(show.described(plan.noise, plan.workload.clip))
-    Console(highlight=False).print(f"{noise}{why}.")
+    Console(highlight=False).print(f"{noise}{why}.{_default_delta(job, resolved.task.size, plan.delta)}")
+
+
+def _default_delta(job: Job, size: int, delta: float) -> str:
+    """A sentence where delta follows from the number of examples, and was not asked for."""
+    if job.delta is not None or job.plan is not None or delta != 1 / (2 * size):
+        return ""
+    return f" Delta is {show.rounded_up(delta)}, 1/(2N) for N = {counted(size, 'example', ',')}; --delta sets another."
 
 
 def _program() -> str:
