@@ -67,6 +67,7 @@ SECTIONS = (
             "plrvo.training.BudgetExhausted",
             "plrvo.training.PoissonSampler",
             "plrvo.training.receipts.make_receipt",
+            "plrvo.training.recorded.Recorded",
             "plrvo.records.Receipt",
             "plrvo.tasks.trainer.PrivateTrainer",
             "plrvo.tasks.transformer.keep_examples_apart",

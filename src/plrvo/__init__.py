@@ -1,32 +1,33 @@
 """plrvo: choose, certify, train with and audit the noise of differentially private deep learning."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from plrvo.accounting import Clipping, Epsilon, Ledger, Plan, Workload, calibrate, delta, epsilon
-from plrvo.designer import Design, design
-from plrvo.noise import (
-    PLRV,
-    ChiSquaredSeed,
-    ExponentialSeed,
-    GammaPLRV,
-    GammaSeed,
-    Gaussian,
-    GeneralisedGaussian,
-    Laplace,
-    Noise,
-    Seed,
-    SumSeed,
-    TruncatedNormalSeed,
-    UniformSeed,
-    WeibullSeed,
-    noise_from_dict,
-)
-from plrvo.validate import InvalidArgument
 from plrvo.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from plrvo.accounting import Clipping, Epsilon, Ledger, Plan, Workload, calibrate, delta, epsilon
     from plrvo.audit.receipt import verify
+    from plrvo.designer import Design, design
+    from plrvo.noise import (
+        PLRV,
+        ChiSquaredSeed,
+        ExponentialSeed,
+        GammaPLRV,
+        GammaSeed,
+        Gaussian,
+        GeneralisedGaussian,
+        Laplace,
+        Noise,
+        Seed,
+        SumSeed,
+        TruncatedNormalSeed,
+        UniformSeed,
+        WeibullSeed,
+        noise_from_dict,
+    )
     from plrvo.training import PrivacyEngine
+    from plrvo.validate import InvalidArgument
 
 __all__ = [
     "PLRV",
@@ -60,18 +61,33 @@ __all__ = [
 ]
 
 
+# Where each of them is. They are imported when they are first asked for: SciPy takes a second, torch takes five, and
+# `plrvo --help` needs neither.
+_PLACES = {
+    "plrvo.accounting": ("Clipping", "Epsilon", "Ledger", "Plan", "Workload", "calibrate", "delta", "epsilon"),
+    "plrvo.audit.receipt": ("verify",),
+    "plrvo.designer": ("Design", "design"),
+    "plrvo.noise": (
+        *("PLRV", "GammaPLRV", "Gaussian", "GeneralisedGaussian", "Laplace", "Noise", "noise_from_dict"),
+        *("Seed", "ChiSquaredSeed", "ExponentialSeed", "GammaSeed", "SumSeed", "TruncatedNormalSeed", "UniformSeed"),
+        "WeibullSeed",
+    ),
+    "plrvo.training": ("PrivacyEngine",),
+    "plrvo.validate": ("InvalidArgument",),
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
+_MODULES = ("accounting", "designer", "files", "noise", "validate")  # attributes after `import plrvo` alone
+
+
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    """What takes long to import, when it is first asked for: the engine brings torch with it."""
-    if name == "PrivacyEngine":
-        from plrvo.training import PrivacyEngine
-
-        return PrivacyEngine
-    if name == "verify":
-        from plrvo.audit.receipt import verify
-
-        return verify
+    """A public name or a light part of the library, imported now."""
+    if name in _MODULE_OF:
+        globals()[name] = found = getattr(import_module(_MODULE_OF[name]), name)
+        return found
+    if name in _MODULES:
+        return import_module(f"plrvo.{name}")
     raise AttributeError(f"module 'plrvo' has no attribute {name!r}")

@@ -59,6 +59,17 @@ def shortened(value: object) -> str:
     return text if len(text) <= 400 else f"{text[:150]}...{text[-50:]}"
 
 
+def counted(number: float, noun: str, form: str = "") -> str:
+    """So many of them: the noun is given in the singular, the number is written in a form of `format`.
+
+    >>> counted(1, "step"), counted(1200, "step", ","), counted(2, "canary"), counted(0, "batch"), counted(1, "guess")
+    ('1 step', '1,200 steps', '2 canaries', '0 batches', '1 guess')
+    """
+    if number != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith(("ch", "s")) else f"{noun}s"
+    return f"{number:{form}} {noun}"
+
+
 def of_type(kind: type, **arguments: Any) -> None:
     """Objects of this class: swapped arguments are found here, and not deep inside.
 

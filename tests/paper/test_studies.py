@@ -43,6 +43,29 @@ def test_the_list_shows_groups_apart(capsys):
     assert [row["group"] for row in listed] == [entry.group for entry in ENTRIES]
 
 
+def test_the_list_has_a_line_for_each_entry_and_more_when_asked(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PLRVO_DATA", str(tmp_path))
+    assert main(["reproduce", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    named = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(named) == sorted(entry.name for entry in ENTRIES)
+    assert max(map(len, lines)) <= 80
+    (mnist,) = [line for line in lines if line.startswith("  table-cnn-mnist ")]
+    assert mnist.split(maxsplit=3)[1:] == ["15", "min", "misses mnist"]
+    (tight,) = [line for line in lines if line.startswith("  study-tight ")]
+    assert tight.endswith("ready")
+    assert main(["reproduce", "--list", "study-tight"]) == 0
+    one = capsys.readouterr().out
+    assert main(["reproduce", "--list", "-v"]) == 0
+    everything = capsys.readouterr().out
+    title = next(entry.title for entry in ENTRIES if entry.name == "study-tight")
+    assert title[:40] in one
+    assert title[:40] in everything
+    assert not any(title[:40] in line for line in lines)
+    assert "table-cnn-mnist" not in one
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("entry", TRAINED, ids=lambda entry: entry.name)
 def test_studies_run_and_go_on_where_they_stopped(entry, data_dir, tmp_path, monkeypatch):

@@ -85,7 +85,7 @@ def test_an_older_copy_of_the_account_is_found_by_the_page(tmp_path, capsys):
     shutil.copy(tmp_path / "older", made.path)
     assert main(["report", str(run), "--budget", str(made.path), "--out", out, "--json"]) == 1
     (difference,) = json.loads(capsys.readouterr().out)["differences"]
-    assert "run: the account has 1 events; the run knows of" in difference
+    assert "run: the account has 1 event; the run knows of" in difference
     assert "an older copy was put back" in difference
     assert "Does not verify." in (tmp_path / "page.html").read_text(encoding="utf-8")
 

@@ -11,9 +11,10 @@ from plrvo.audit.receipt import verify
 from plrvo.files import locked
 from plrvo.records.folder import CHECKPOINT, JOURNAL, LOCK, METRICS, RECEIPT, WEIGHTS
 from plrvo.records.history import read_history
+from plrvo.tasks.choices import SCHEDULES, check_folder
 from plrvo.tasks.experiment import run_plain, run_private
 from plrvo.tasks.preset import InMemory, Task
-from plrvo.tasks.settings import OPTIMIZERS, SCHEDULES, Settings, Streams, build_optimizer, check_folder, read_job
+from plrvo.tasks.settings import OPTIMIZERS, Settings, Streams, build_optimizer, read_job
 from plrvo.validate import InvalidArgument
 
 SIZE = 60

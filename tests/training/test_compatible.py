@@ -25,3 +25,20 @@ def test_a_copy_has_replacements_and_the_rest_as_it_was():
     assert isinstance(found[0], DPMultiheadAttention)
     assert [type(m) for m in found[1:]] == [nn.GRU, nn.Linear]
     assert isinstance(model[0], nn.MultiheadAttention)
+
+
+def test_a_refusal_is_short_and_says_what_to_use_instead():
+    layers = [layer for _ in range(5) for layer in (nn.Linear(3, 3), nn.BatchNorm1d(3))]
+    with pytest.raises(InvalidArgument) as refused:
+        refuse_mixing(nn.Sequential(*layers))
+    told = str(refused.value)
+    assert "1 (BatchNorm1d) normalises an example by the others of its batch: use GroupNorm" in told
+    assert "; and 2 more" in told
+    assert "PrivacyEngine.get_compatible_module(module)" in told
+    assert len(told) < 450
+
+
+def test_an_instance_norm_that_keeps_statistics_is_told_apart():
+    assert mixing(nn.InstanceNorm1d(3, affine=True)) == []
+    (line,) = mixing(nn.InstanceNorm1d(3, affine=True, track_running_stats=True))
+    assert "track_running_stats=False" in line

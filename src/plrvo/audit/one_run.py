@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from plrvo import validate
 from plrvo.audit.statistics import check_canaries, one_run_bound
 from plrvo.audit.verdict import Audit, check_claim
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, counted
 
 
 class CanaryKind(StrEnum):
@@ -58,10 +58,22 @@ class OneRun(Audit):
 
     @property
     def found(self) -> str:
-        return f"Of {self.guesses} guesses about {self.canaries} canaries {self.correct} were right."
+        return (
+            f"Of {counted(self.guesses, 'guess')} about {counted(self.canaries, 'canary')} {self.correct} were right."
+        )
 
     def details(self) -> dict[str, Any]:
         return {"canaries": self.canaries, "guesses": self.guesses, "correct": self.correct, "tried": self.tried}
+
+
+def check_guesses(canaries: int, confidence: float, guesses: int | None) -> None:
+    """Refuse what is no rule at any delta."""
+    validate.positive_integer(canaries=canaries)
+    validate.probability(confidence=confidence)
+    if guesses is not None:
+        validate.positive_integer(guesses=guesses)
+        if guesses > canaries:
+            raise InvalidArgument("guesses", guesses, f"at most one for each of the {canaries} canaries")
 
 
 @dataclass(frozen=True)
@@ -77,12 +89,8 @@ class Rule:
     guesses: int | None = None
 
     def __post_init__(self) -> None:
-        validate.positive_integer(canaries=self.canaries)
-        validate.probability(confidence=self.confidence, delta=self.delta)
-        if self.guesses is not None:
-            validate.positive_integer(guesses=self.guesses)
-            if self.guesses > self.canaries:
-                raise InvalidArgument("guesses", self.guesses, f"at most one for each of the {self.canaries} canaries")
+        check_guesses(self.canaries, self.confidence, self.guesses)
+        validate.probability(delta=self.delta)
         if self.certifiable == 0:
             name, value = ("canaries", self.canaries) if self.guesses is None else ("guesses", self.guesses)
             raise InvalidArgument(

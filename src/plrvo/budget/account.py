@@ -33,7 +33,7 @@ from plrvo.budget.filter import Filter
 from plrvo.budget.place import machine
 from plrvo.budget.store import File
 from plrvo.files import LockHeld
-from plrvo.validate import InvalidArgument, of_type, shortened
+from plrvo.validate import InvalidArgument, counted, of_type, shortened
 
 FORMAT = 1
 _LONGEST_NAME = 200
@@ -201,7 +201,7 @@ class Account:
                     raise InvalidArgument("resume", f"entry {number}", "a run that is not settled: this one has ended")
                 if entry.released > journalled:
                     newer = f"the run with its {entry.released} released steps; this is an older copy of it"
-                    raise InvalidArgument("resume", f"a journal of {journalled} steps", newer)
+                    raise InvalidArgument("resume", f"a journal of {counted(journalled, 'step')}", newer)
                 if journalled > entry.released:  # a crash between the two: nothing had been shown yet
                     append(_released(entry, journalled))
                 return Charge(self, state.id, number, events[-1], hold, journalled)
@@ -220,7 +220,8 @@ class Account:
         with self.home.changing() as (events, append):
             entry = State.after(events, self).entry(number)
             if entry.released != before or steps < before:
-                known = f"{entry.released} steps were released, and this one knows of {before}"
+                were = f"{counted(entry.released, 'step')} {'was' if entry.released == 1 else 'were'} released"
+                known = f"{were}, and this one knows of {before}"
                 raise InvalidArgument("budget", f"entry {number}", f"a run alone on its entry: {known}")
             return append(_released(entry, steps) | ({} if mark is None else {"mark": mark}))
 
@@ -244,7 +245,9 @@ class Account:
             entry = State.after(events, self).entry(number)
             steps = entry.seen if steps is None else steps
             if entry.settled is not None and entry.settled != steps:
-                raise InvalidArgument("entry", number, f"one that is not settled: {entry.settled} steps are charged")
+                raise InvalidArgument(
+                    "entry", number, f"one that is not settled: it is charged for {counted(entry.settled, 'step')}"
+                )
             if entry.settled is None:
                 append({"event": "settled", "entry": number, "steps": steps, **_when(entry)})
             return State.after(events, self).entry(number)
@@ -272,8 +275,7 @@ class Account:
         whole = wanted.moments(wanted.work.steps, budget.orders)
         total = moments(state.entries, budget.orders) + whole
         if not budget.admits(total):
-            count = "1 step" if wanted.work.steps == 1 else f"{wanted.work.steps} steps"
-            steps = f"{count} of {wanted.noise.before_rounding.kind} noise"
+            steps = f"{counted(wanted.work.steps, 'step')} of {wanted.noise.before_rounding.kind} noise"
             what = steps if wanted.search is None else f"a search with trials of {steps}"
             room = f"room for {what}, with which epsilon "
             room += f"{rounded_up(budget.spent(total))} would be spent; {state.standing()}. {_MORE}"
@@ -287,7 +289,10 @@ def differing(state: State, record: Mapping[str, Any]) -> list[str]:
         return [f"the run belongs to {theirs}; this is the account {state.id!r}, called {shortened(state.name)}"]
     event = record["event"]
     if len(state.events) < event:
-        return [f"the account has {len(state.events)} events; the run knows of {event}: an older copy was put back"]
+        return [
+            f"the account has {counted(len(state.events), 'event')}; the run knows of {event}: "
+            "an older copy was put back"
+        ]
     if state.events[event - 1].digest != record["digest"]:
         return [f"event {event} of the account is another one than the run knows: a copy has gone another way"]
     if record["entry"] > len(state.entries):

@@ -18,6 +18,7 @@ from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import options_of_a_job
 from plrvo.noise.specification import OPTIONS, Specification
+from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.catalog import FAMILIES
 from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument
@@ -59,9 +60,6 @@ def one_run(
     run = common.read_receipt(receipt, claim, name=task, **wishes)
     if run is None and task is None:
         raise InvalidArgument("name", None, "a task of `plrvo train`, or --receipt")
-    from plrvo.tasks.audited import CanaryObserver
-    from plrvo.training.loop import Interrupted
-
     if run is None:
         wishes["task"] = task
         if wishes.pop("noise_file", None) is not None:
@@ -72,6 +70,10 @@ def one_run(
     seed = new_seed() if asked["seed"] is None else asked["seed"]
     attack = {name: asked[name] for name in _ATTACK if asked[name] is not None}
     job = Job.read({**wishes, **attack, "seed": seed})
+    check_beforehand(job)
+    from plrvo.tasks.audited import CanaryObserver  # torch comes with it: mistakes in words are told by now
+    from plrvo.training.loop import Interrupted
+
     with tempfile.TemporaryDirectory() as folder:
         resolved = job.resolve(Path(folder) / "one-run audit")  # so is its entry in an account called
         plan, observer = resolved.plan, resolved.task.observer

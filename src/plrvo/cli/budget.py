@@ -14,21 +14,13 @@ from plrvo.budget.account import State
 from plrvo.budget.address import Url, address
 from plrvo.budget.entry import Entry
 from plrvo.cli import options, show
-from plrvo.cli.help import Command, Group
-from plrvo.validate import printable, required
-
-budget = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    help="A privacy account of a data set: what all runs on it may spend together, however they are chosen.",
-)
+from plrvo.validate import counted, printable, required
 
 _PLACE = "File of the account, or the URL of a database: postgresql://USER@HOST/DATABASE#ACCOUNT."
 FileArgument = Annotated[str, typer.Argument(help=_PLACE, show_default=False, metavar="FILE")]
 EntryArgument = Annotated[int, typer.Argument(help="Number of the entry.", show_default=False, metavar="ENTRY")]
 
 
-@budget.command(cls=Command)
 def create(
     file: FileArgument,
     name: Annotated[
@@ -62,7 +54,6 @@ def create(
     return 0
 
 
-@budget.command("show", cls=Command)
 def show_(file: FileArgument, as_json: options.JsonOption = False) -> int:
     """What is spent and what is left, as a bracket, with every entry.
 
@@ -89,7 +80,6 @@ def show_(file: FileArgument, as_json: options.JsonOption = False) -> int:
     return 0
 
 
-@budget.command(cls=Command)
 def history(file: FileArgument, as_json: options.JsonOption = False) -> int:
     """Every event, in the order in which it happened; times are those of the clock then.
 
@@ -104,13 +94,12 @@ def history(file: FileArgument, as_json: options.JsonOption = False) -> int:
     for event in events:
         said = event.document
         what = [f"entry {said['entry']}"] if "entry" in said else []
-        what += [f"{said['steps']} steps"] if "steps" in said else []
+        what += [counted(said["steps"], "step")] if "steps" in said else []
         what += [said["name"]] if "name" in said else []
         print(printable(f"{event.number:5d}  {said['at']}  {said['event']:9s} {', '.join(map(str, what))}"))
     return 0
 
 
-@budget.command(cls=Command)
 def settle(
     file: FileArgument,
     entry: EntryArgument,
@@ -127,11 +116,12 @@ def settle(
     if as_json:
         show.print_json(_of_entry(found))
     else:
-        print(printable(f"entry {entry} ({found.name}): {found.charged} of {found.planned} steps are charged"))
+        print(
+            printable(f"entry {entry} ({found.name}): charged for {found.charged} of {counted(found.planned, 'step')}")
+        )
     return 0
 
 
-@budget.command(cls=Command)
 def close(file: FileArgument) -> int:
     """Take no more plans; runs that have reserved may go on.
 

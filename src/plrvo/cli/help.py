@@ -60,7 +60,7 @@ def describe(command: Any, path: str) -> Help:
     groups: dict[str, list[Row]] = {}
     words = []
     if isinstance(command, TyperGroup):
-        groups["Commands"] = [Row(name, _sentence(found.help)) for name, found in command.commands.items()]
+        groups["Commands"] = [Row(name, line) for name, line in summaries(command).items()]
         words.append("COMMAND ...")
     for parameter, typed, text in _parameters(command):
         argument = not parameter.opts[0].startswith("-")
@@ -78,6 +78,12 @@ def commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield path, group
     for name, command in getattr(group, "commands", {}).items():
         yield from commands(command, f"{path} {name}")
+
+
+def summaries(group: Any) -> dict[str, str]:
+    """What each command of a group says of itself in a line; a group that loads its commands late has it in a table."""
+    told = getattr(group, "summaries", None)
+    return told or {name: sentence(found.help) for name, found in group.commands.items()}
 
 
 def continued(command: str, width: int) -> str:
@@ -138,7 +144,8 @@ def _default(parameter: Any) -> str:
     return f"[{value:g}]" if isinstance(value, float) else f"[{getattr(value, 'value', value)}]"
 
 
-def _sentence(text: str | None) -> str:
+def sentence(text: str | None) -> str:
+    """The first paragraph, on one line."""
     return " ".join((text or "").split("\n\n")[0].split())
 
 

@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
-import plrvo
-from plrvo.cli.account import account
-from plrvo.cli.audit import audit
-from plrvo.cli.budget import budget
-from plrvo.cli.calibrate import calibrate
-from plrvo.cli.design import design
-from plrvo.cli.explore import explore
-from plrvo.cli.help import Command, Group
-from plrvo.cli.options import option_name, spelled
-from plrvo.cli.report import report
-from plrvo.cli.reproduce import reproduce
-from plrvo.cli.selftest import selftest
-from plrvo.cli.train import train
-from plrvo.cli.tune import tune
+from plrvo.cli.lazy import group_of
+from plrvo.cli.listed import COMMANDS, Listed
 from plrvo.cli.usage import usage_message
-from plrvo.cli.verify import verify
 from plrvo.validate import InvalidArgument, printable, shortened
+from plrvo.version import __version__
 
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which typer has a copy of, or uses
 
 app = typer.Typer(
     name="plrvo",
-    cls=Group,
+    cls=group_of(COMMANDS),
     help="Choose, certify, train with and audit the noise of differentially private deep learning.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (account, calibrate, explore, design, train, tune, verify, report):
-    app.command(cls=Command)(command)
-app.add_typer(audit, name="audit")
-app.add_typer(budget, name="budget")
-for command in (reproduce, selftest):
-    app.command(cls=Command)(command)
-
-
-_GROUPS = {"audit", "budget"}  # commands with commands of their own
 # What a command may need beyond the light part.
 _EXTRAS = {
     "train": ("torch", "opacus", "safetensors"),
@@ -61,7 +40,7 @@ _EXTRAS = {
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"plrvo {plrvo.__version__}")
+        print(f"plrvo {__version__}")
         raise typer.Exit
 
 
@@ -78,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = app(list(arguments) if arguments is not None else None, standalone_mode=False, prog_name="plrvo")
         return result if isinstance(result, int) else 0
     except InvalidArgument as error:
+        from plrvo.cli.options import option_name, spelled  # which know every field of a job
+
         command = _command(sys.argv[1:] if arguments is None else arguments)
         expected = spelled(error.expected, command)
         return _refuse(f"{option_name(error.argument, command)} {_shown(error.value)}: expected {expected}")
@@ -105,12 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(arguments: Sequence[str]) -> str:
     """The command that was asked for, as far as it is one."""
-    known = {command.callback.__name__ for command in app.registered_commands if command.callback}
     words: list[str] = []
+    offered: Mapping[str, Listed] = COMMANDS
     for word in arguments[:2]:
-        if word not in known | _GROUPS and not _GROUPS & {*words}:
+        if word not in offered:
             break
         words.append(word)
+        offered = offered[word].commands
     return " ".join(words) or "plrvo"
 
 

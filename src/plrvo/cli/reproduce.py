@@ -30,9 +30,12 @@ _GROUPS = {
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="A table, a figure or a study, as --list names it.")] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Name every entry, what it needs and how long it takes.")] = (
-        False
-    ),
+    listing: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="Name every entry, how long it takes and whether its data is here; -v, or a NAME, says more."
+        ),
+    ] = (False),
     scale: Annotated[
         Scale,
         typer.Option(
@@ -42,6 +45,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="The first of the seeds.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the results; runs/NAME-SCALE if not given.")] = None,
     data_dir: given.DataDirOption = None,
+    verbose: options.VerboseOption = False,
     as_json: options.JsonOption = False,
 ) -> int:
     """Regenerate a table or figure of the paper, with what is printed beside what comes out.
@@ -52,11 +56,11 @@ def reproduce(
     Example: plrvo reproduce table-cnn-mnist --scale quick --out runs/mnist
     """
     if listing:
-        rows = [_listed(entry, data_dir) for entry in ENTRIES]
+        rows = [_listed(entry, data_dir) for entry in (ENTRIES if name is None else (find(name),))]
         if as_json:
             show.print_json({"entries": rows})
         else:
-            _print_list(rows)
+            _print_list(rows, verbose or name is not None)
         return 0
     if name is None:
         raise InvalidArgument("entry", None, "one of those that `plrvo reproduce --list` shows")
@@ -105,15 +109,31 @@ def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
     return {"name": entry.name, "group": entry.group.value, "title": entry.title, "paper": entry.where, **scales}
 
 
-def _print_list(rows: list[dict[str, Any]]) -> None:
+def _print_list(rows: list[dict[str, Any]], verbose: bool) -> None:
+    """A line for each entry, or all that there is to say of it."""
     console = Console(highlight=False)
     width = max(len(row["name"]) for row in rows)
     for group, title in _GROUPS.items():
+        of_group = [row for row in rows if row["group"] == group]
+        if not of_group:
+            continue
         console.print(title, style="bold")
-        for row in (row for row in rows if row["group"] == group):
-            _print_entry(console, row, width)
+        for row in of_group:
+            if verbose:
+                _print_entry(console, row, width)
+            else:
+                line = f"  {row['name']:<{width}}  {_time(row['quick']):>6}  {_here(row['quick'])}"
+                console.print(line, no_wrap=True, overflow="ellipsis")
         console.print()
-    console.print("Times are for two cores unless --list --json names another machine.")
+    if verbose:
+        console.print("Times are for two cores unless --list --json names another machine.")
+    else:
+        console.print("Times: --scale quick on two cores. More about one: --list NAME; about all: -v.")
+
+
+def _here(scale: dict[str, Any]) -> str:
+    missing = ", ".join(item.removeprefix("data ") for item in scale["missing"])
+    return "ready" if scale["runs_here"] else f"misses {missing}"
 
 
 def _print_entry(console: Console, row: dict[str, Any], width: int) -> None:

@@ -16,7 +16,7 @@ from plrvo.accounting.printed import rounded_down as rounded_down  # every comma
 from plrvo.accounting.printed import rounded_up as rounded_up
 from plrvo.cli.options import plain
 from plrvo.noise import Noise
-from plrvo.validate import printable
+from plrvo.validate import counted, printable
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
     sampling = f"sampling rate {work.sample_rate:g}" if correlation is None else _visits(correlation, work.steps)
     size = "" if noise.gaussian_sigma and work.dimension == 1 else f", dimension {work.dimension}"
     console.print(
-        f"{work.steps} steps, {sampling}, clip {work.clip:g}{size}. "
+        f"{counted(work.steps, 'step')}, {sampling}, clip {work.clip:g}{size}. "
         f"Expected |noise| per coordinate: {noise.distortion:.4g}.",
         highlight=False,
     )
@@ -104,11 +104,11 @@ def _visits(correlation: Correlation, steps: int) -> str:
     visits, found = correlation.participation, correlation.sensitivity(steps)
     strategy = f"{correlation.strategy.kind} noise of sensitivity {found.value:.4g}"
     if isinstance(visits, CyclicPoisson):
-        return (
-            f"{strategy}, sampling rate {visits.sample_rate:g} in {visits.groups} groups by turns, adjacency zero-out"
-        )
-    order = "fixed order" if visits.fixed else f"visits {visits.separation} steps apart"
-    return f"{strategy}, {visits.epochs} epochs of {visits.steps_per_epoch} steps, {order}, adjacency zero-out"
+        groups = counted(visits.groups, "group")
+        return f"{strategy}, sampling rate {visits.sample_rate:g} in {groups} by turns, adjacency zero-out"
+    order = "fixed order" if visits.fixed else f"visits {counted(visits.separation, 'step')} apart"
+    epochs = f"{counted(visits.epochs, 'epoch')} of {counted(visits.steps_per_epoch, 'step')}"
+    return f"{strategy}, {epochs}, {order}, adjacency zero-out"
 
 
 def bracket_line(bracket: Epsilon) -> str:

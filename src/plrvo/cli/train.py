@@ -15,9 +15,11 @@ from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
+from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.catalog import NAMES as TASKS
+from plrvo.tasks.choices import check_folder
 from plrvo.tasks.job import Job
-from plrvo.validate import InvalidArgument, nearest, one_of, printable
+from plrvo.validate import InvalidArgument, counted, nearest, one_of, printable
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
@@ -49,20 +51,20 @@ def train(
 
     Example: plrvo train digits --epsilon 3 --out runs/digits
     """
-    from plrvo.tasks.settings import check_folder
-    from plrvo.training.loop import Interrupted
-
     check_folder(out, resume)
     if task is not None:
         _check_task(task)  # before anything that is missing beside it
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     job = Job.resumed(out, words) if resume else Job.read(words)
+    check_beforehand(job, out, resume)
     resolved = job.resolve(out, resume)
+    from plrvo.training.loop import Interrupted  # like all of torch, when mistakes in words have been told
+
     for warning in warnings_of(job, resolved):
         print(f"plrvo: warning: {printable(options.spelled(warning))}", file=sys.stderr)
     plan = resolved.plan
     if plan is not None and not as_json:
-        _tell_plan(resolved, verbose)
+        _tell_plan(job, resolved, verbose)
     kind = "NOT PRIVATE" if plan is None else plan.noise.before_rounding.kind
     try:
         with StepProgress(f"{job.task}, {kind}", resolved.work.steps) as watch:
@@ -80,8 +82,8 @@ def train(
     return int(result.get("audit", {}).get("verdict") == "refuted")
 
 
-def _tell_plan(resolved: Resolved, verbose: bool) -> None:
-    """The noise, and why it is this one."""
+def _tell_plan(job: Job, resolved: Resolved, verbose: bool) -> None:
+    """The noise, and why it is this one; and a delta that nobody has chosen."""
     plan = resolved.plan
     if plan is None:
         return
@@ -89,7 +91,14 @@ def _tell_plan(resolved: Resolved, verbose: bool) -> None:
         show.bracket_table(plan.noise, plan.workload, plan.bracket, plan.correlation)
     why = f": {resolved.reason}" if resolved.reason else ""
     noise = show.capital(show.described(plan.noise, plan.workload.clip))
-    Console(highlight=False).print(f"{noise}{why}.")
+    Console(highlight=False).print(f"{noise}{why}.{_default_delta(job, resolved.task.size, plan.delta)}")
+
+
+def _default_delta(job: Job, size: int, delta: float) -> str:
+    """A sentence where delta follows from the number of examples, and was not asked for."""
+    if job.delta is not None or job.plan is not None or delta != 1 / (2 * size):
+        return ""
+    return f" Delta is {show.rounded_up(delta)}, 1/(2N) for N = {counted(size, 'example', ',')}; --delta sets another."
 
 
 def _program() -> str:

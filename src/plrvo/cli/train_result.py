@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plrvo.cli import show
 from plrvo.tasks.job import Job
-from plrvo.validate import printable
+from plrvo.validate import counted, printable
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved, Trained
@@ -86,6 +86,6 @@ def _kind(result: dict[str, Any]) -> str:
 def _audit_line(audit: dict[str, Any]) -> str:
     return (
         f"audit: the claim is {audit['verdict']}; epsilon is at least {show.rounded_down(audit['epsilon_audited'])} at "
-        f"confidence {audit['confidence']:g} ({audit['correct']} of {audit['guesses']} guesses about "
-        f"{audit['canaries']} canaries were right)"
+        f"confidence {audit['confidence']:g} ({audit['correct']} of {counted(audit['guesses'], 'guess')} about "
+        f"{counted(audit['canaries'], 'canary')} were right)"
     )

@@ -17,8 +17,10 @@ from plrvo.cli.train_options import TaskArgument, options_of_a_job
 from plrvo.cli.tune_result import finish, result_of
 from plrvo.tasks.job import Job
 from plrvo.tasks.tuning import Distribution, Tuning, read_vary
+from plrvo.tasks.tuning.beforehand import check_search
+from plrvo.tasks.tuning.state import State
 from plrvo.tasks.tuning.tuning import HELD_OUT
-from plrvo.validate import InvalidArgument, printable
+from plrvo.validate import InvalidArgument, positive_integer, printable
 
 SEARCH = "Search"
 NAMES = {"epsilon", "model", "seed", "data_dir", "trainable", "max_length", "learning_rate", "optimizer", "schedule"}
@@ -116,18 +118,23 @@ def tune(
 
     Example: plrvo tune digits --epsilon 3 --trials-mean 10 --vary lr=0.1:10:log --vary clip=0.1,1 --out runs/tuned
     """
-    from plrvo.tasks.tuning.run import begin
-    from plrvo.tasks.tuning.run import finish as go_on
-
+    positive_integer(jobs=jobs)
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     if resume:
         others = {**words, **({"vary": vary} if vary else {})}
         for name, value in others.items():
             raise InvalidArgument(name, value, "no value beside `resume`: a search goes on as it was begun")
+        State.read(out)
     else:
-        _warn(begin_with := _tuning(words, vary, trials_mean, distribution, eta, grid, held_out, keep_trials))
+        tuning = _tuning(words, vary, trials_mean, distribution, eta, grid, held_out, keep_trials)
+        check_search(tuning, out)
+        _warn(tuning)
+    from plrvo.tasks.tuning.run import begin  # torch comes with it: mistakes in words are told by now
+    from plrvo.tasks.tuning.run import finish as go_on
+
+    if not resume:
         with Waiting("certifying"):
-            begin(begin_with, out)
+            begin(tuning, out)
     try:
         with Waiting("searching"):
             found = go_on(out, jobs=jobs, engine=engine.value)

@@ -36,7 +36,8 @@ def verify(
     Example: plrvo verify runs/digits/receipt.json
     """
     receipt = receipt_at(receipt)
-    found = examine(receipt, None if budget is None else Account(budget))
+    account = None if budget is None else Account(budget)
+    found = examine(receipt, account)
     if as_json:
         told = {"verdict": found.verdict, "differences": list(found.differences), "away": list(found.away)}
         show.print_json({**told, "account_differences": list(found.charged), **_certified(found)})
@@ -44,7 +45,7 @@ def verify(
         partly = found.away and not found.differences
         what = f"the account is verified; {found.absent} not here" if partly else found.verdict
         print(printable(f"{receipt}: {what}"))
-        for line in [*(f"- {difference}" for difference in found.differences), *_sentences(found)]:
+        for line in [*(f"- {difference}" for difference in found.differences), *_sentences(found, account)]:
             print(printable(f"  {line}"))
     return int(bool(found.differences))
 
@@ -70,7 +71,7 @@ def _certified(found: Examined) -> dict[str, Any]:
     }
 
 
-def _sentences(found: Examined) -> list[str]:
+def _sentences(found: Examined, account: Account | None) -> list[str]:
     if not found.sound:
         return ["Rely on none of its numbers."]
     told = _certified(found)
@@ -85,9 +86,18 @@ def _sentences(found: Examined) -> list[str]:
         f"arithmetic: {told['arithmetic']}",
         f"randomness: {told['randomness'] or 'not said'}",
         f"examples apart: {told['isolation']}",
-        *([f"account: {told['budget']['account']}, entry {told['budget']['entry']}"] if told["budget"] else []),
+        *([_account_line(told["budget"], account)] if told["budget"] else []),
         *(f"note: {note}" for note in _notes(found)[found.warning is not None :]),
     ]
+
+
+def _account_line(known: dict[str, Any], account: Account | None) -> str:
+    """The account by its name and its place where it is at hand: a receipt has its number alone."""
+    charged = f"{known['account']}, entry {known['entry']}"
+    if account is None:
+        return f"account: {charged} (--budget FILE compares it)"
+    state = account.state()
+    return f"account: {state.name} ({account}), {charged}" if state.id == known["account"] else f"account: {charged}"
 
 
 def _notes(found: Examined) -> list[str]:

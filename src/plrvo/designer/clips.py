@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from plrvo.accounting import Ledger, Workload
 from plrvo.noise import Noise
-from plrvo.validate import InvalidArgument, number, positive, positive_integer
+from plrvo.validate import InvalidArgument, counted, number, positive, positive_integer
 
 TrainFewEpochs = Callable[[float], float]  # from a clip to the accuracy after a few epochs
 
@@ -56,9 +56,10 @@ class ClipRange:
     @property
     def statement(self) -> str:
         """One sentence on where the range came from."""
+        runs, steps = counted(len(self.runs), "run"), counted(self.ledger.steps, "step")
         if self.data == "public":
-            return f"Clip range from {len(self.runs)} runs on public data: no privacy was spent."
-        return f"Clip range from {len(self.runs)} runs on private data: {self.ledger.steps} steps stand in the ledger."
+            return f"Clip range from {runs} on public data: no privacy was spent."
+        return f"Clip range from {runs} on private data; the ledger has {steps}."
 
 
 def clip_range(

@@ -19,7 +19,7 @@ from plrvo.explore.question import Question
 from plrvo.noise import Noise
 from plrvo.records.receipt import Bracket
 from plrvo.report import coverage, numbers
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, counted
 from plrvo.version import __version__
 
 _ALARMS = (0.0001, 0.001, 0.01, 0.1)
@@ -157,7 +157,7 @@ def _headline(question: Question, noise: Noise | None, epsilon: float, certified
 
 def _meaning(question: Question, noise: Noise | None) -> str:
     work = question.work
-    steps = f"{work.steps:,} steps at sampling rate {work.sample_rate:.6g}."
+    steps = f"{counted(work.steps, 'step', ',')} at sampling rate {work.sample_rate:.6g}."
     if noise is None:
         return steps
     typed = ", ".join(

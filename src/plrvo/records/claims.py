@@ -10,7 +10,7 @@ from plrvo.accounting.adjacency import Sampling
 from plrvo.accounting.correlated import CyclicPoisson, Participation
 from plrvo.records.compared import differing, is_count
 from plrvo.records.visits import OwnOrder, ScheduleViolated, VisitedOrder
-from plrvo.validate import InvalidArgument, shortened
+from plrvo.validate import InvalidArgument, counted, shortened
 
 _PARTS = {"order", "size", "seed", "steps", "largest_count", "smallest_separation", "digest"}
 _MOST_EXAMPLES = 1 << 26  # whose order is made again to compare it, in three words for each
@@ -54,13 +54,13 @@ def _visits(visits: dict[str, Any], steps: int, allowed: Participation, planned:
         yield "the order of visits has counts that are none"
         return
     if visits["steps"] != steps:
-        yield f"it visited {visits['steps']} batches in {steps} steps"
+        yield f"it visited {counted(visits['steps'], 'batch')} in {counted(steps, 'step')}"
     if times > allowed.epochs or (times == 0) != (steps == 0):
-        yield f"an example was visited {times} times; the plan has {allowed.epochs}"
+        yield f"an example was visited {counted(times, 'time')}; the plan has {allowed.epochs}"
     if apart is not None and apart < allowed.separation:
-        yield f"visits were {apart} steps apart; the plan has {allowed.separation}"
+        yield f"visits were {counted(apart, 'step')} apart; the plan has {allowed.separation}"
     if (apart is None) != (times < 2):
-        yield f"an example was visited {times} times, {apart} steps apart"
+        yield f"an example was visited {counted(times, 'time')}, {counted(apart, 'step')} apart"
     if seed is None:
         if len(visits["digest"]) != 64:
             yield f"the digest of its visits is {shortened(visits['digest'])}"

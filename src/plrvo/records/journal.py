@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.files import open_regular, parse_json, read_at_most
-from plrvo.validate import InvalidArgument, shortened
+from plrvo.validate import InvalidArgument, counted, shortened
 
 _LARGEST = 1 << 28  # bytes: more than a million releases
 
@@ -116,7 +116,10 @@ def unreconciled(folder: Path, known: dict[str, Any], steps: int) -> list[str]:
     except InvalidArgument as error:
         return [f"the journal {path.name} is not that of the receipt: {error.expected}"]
     if journal.steps > steps:
-        return [f"results of {journal.steps} steps have been released; the receipt counts {steps}: resume the run"]
+        return [
+            f"results of {counted(journal.steps, 'step')} have been released; the receipt counts {steps}: "
+            "resume the run"
+        ]
     if journal.releases != known["releases"] or known["steps"] != steps or journal.steps != steps:
         return [
             f"it counts {shortened(known['releases'])} releases up to step {shortened(known['steps'])}, and {steps} "

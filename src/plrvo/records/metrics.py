@@ -8,7 +8,7 @@ others it is a number that does not fall.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,35 @@ from plrvo.accounting.bracket import AnyLedger
 from plrvo.files import open_regular
 from plrvo.records.compared import differing, is_count, is_finite, same
 from plrvo.records.derived import file_digest
-from plrvo.records.history import parse_history
-from plrvo.validate import InvalidArgument, shortened
+from plrvo.records.folder import METRICS
+from plrvo.records.history import parse_history, write_history
+from plrvo.validate import InvalidArgument, counted, shortened
 
 _RECOMPUTED = 8  # rows: each of them costs an account
 _TOLERANCE = 1e-4  # relative: more steps cost more, but for what grids add to a bound
+
+
+def write_metrics(folder: Path, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Write the metrics of a run beside its receipt; what the receipt says of them."""
+    check_rows(rows)
+    write_history(folder / METRICS, list(rows))
+    return summary(folder / METRICS, len(rows))
+
+
+def check_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Refuse rows that `differences` would find fault with."""
+    last = 0
+    for row in rows:
+        step: Any = row.get("step")
+        if not is_count(step) or step <= last:
+            raise InvalidArgument("step", step, f"a whole number above {last}: steps rise from row to row")
+        last = step
+        for name, value in row.items():
+            if not is_finite(value) or (name == "accuracy" and not 0 <= value <= 1):
+                raise InvalidArgument(name, value, "a finite number" + (" from 0 to 1" if name == "accuracy" else ""))
+    wrong = _every_epsilon(list(rows))
+    if wrong is not None:
+        raise InvalidArgument("epsilon_certified", None, f"metrics that do not {wrong}")
 
 
 def summary(path: Path, rows: int) -> dict[str, Any]:
@@ -72,7 +96,8 @@ def differences(
             if name == "epsilon_certified":
                 continue
             if not is_finite(value) or (name == "accuracy" and not 0 <= value <= 1):
-                yield f"the metrics {path.name} have {shortened(name)} {shortened(value)} after {row['step']} steps"
+                after = counted(row["step"], "step")
+                yield f"the metrics {path.name} have {shortened(name)} {shortened(value)} after {after}"
                 return
     wrong = _every_epsilon(rows)
     if wrong is not None:
@@ -85,14 +110,15 @@ def epsilon_differences(row: dict[str, Any], ledger: AnyLedger, delta: float, ol
     """Whether the epsilon in a row of metrics is the one that the ledger had at that step."""
     step: Any = row.get("step")
     if not is_count(step) or not 0 < step <= ledger.steps:
-        yield f"it has metrics of step {step}; the ledger has {ledger.steps} steps"
+        yield f"it has metrics of step {step}; the ledger has {counted(ledger.steps, 'step')}"
         return
     before = ledger.after(step)
     if before is None or "epsilon_certified" not in row:
         return
     value = before.certified(delta).value
     if any(differing("epsilon_certified", row["epsilon_certified"], value, older)):
-        yield f"its metrics say epsilon {row['epsilon_certified']} after {step} steps; recomputed, it is {value}"
+        said = f"its metrics say epsilon {row['epsilon_certified']} after {counted(step, 'step')}"
+        yield f"{said}; recomputed, it is {value}"
 
 
 def _every_epsilon(rows: list[dict[str, Any]]) -> str | None:
@@ -104,9 +130,9 @@ def _every_epsilon(rows: list[dict[str, Any]]) -> str | None:
     for row in told:
         value = row["epsilon_certified"]
         if not is_finite(value):
-            return f"have the certified epsilon {shortened(value)} after {row['step']} steps"
+            return f"have the certified epsilon {shortened(value)} after {counted(row['step'], 'step')}"
         if value < last * (1 - _TOLERANCE):
-            return f"have a certified epsilon that falls, to {value} after {row['step']} steps"
+            return f"have a certified epsilon that falls, to {value} after {counted(row['step'], 'step')}"
         last = max(last, value)
     return None
 

@@ -19,7 +19,7 @@ from plrvo.accounting.plan import LAST_DIGITS
 from plrvo.accounting.selection import Search
 from plrvo.accounting.selection.everything import Everything
 from plrvo.records.compared import differing, is_count, is_finite
-from plrvo.validate import InvalidArgument, shortened
+from plrvo.validate import InvalidArgument, counted, shortened
 
 _PARTS = {"cost", "epsilon", "vary", "score", "kept"}
 
@@ -53,7 +53,7 @@ class Searched:
     def __str__(self) -> str:
         """What the epsilons are of."""
         if self.kept is not None:
-            return f"all {sum(self.kept)} trials of a search, which were kept"
+            return f"all {counted(sum(self.kept), 'trial')} of a search, which were kept"
         count = self.search.count
         words = ", ".join(f"{name} {value:.4g}" for name, value in count.to_dict().items() if name != "kind")
         return f"a whole search: the best of {count.mean:.3g} trials on average ({count.kind} with {words})"

@@ -12,7 +12,7 @@ from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS
 from plrvo.records.isolation import Isolation
 from plrvo.records.opened import Opened, mapping
-from plrvo.validate import shortened
+from plrvo.validate import counted, shortened
 
 _RUN_SINCE_2 = ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded")
 
@@ -43,7 +43,7 @@ def of_task(read: Opened) -> Iterator[str]:
         ("canaries", (task.get("canaries") or {}).get("count")),
     ):
         if count is not None and count > examples:
-            yield f"task.{what} has {count} of the {examples} examples"
+            yield f"task.{what} has {count} of the {counted(examples, 'example')}"
     if visits is not None and visits["size"] != examples:
         yield f"it visited {shortened(visits['size'])} examples; the task has {examples}"
 
@@ -74,13 +74,13 @@ def of_run(read: Opened) -> Iterator[str]:
     if adaptive is not None and not (isinstance(adaptive, dict) and all(map(is_finite, adaptive.values()))):
         yield f"run.adaptive is {shortened(adaptive)}, and not numbers"
     if adaptive is not None and processes not in (None, 1):
-        yield f"it ran in {processes} processes; adaptive clipping has one"
+        yield f"it ran in {counted(processes, 'process')}; adaptive clipping has one"
     if exact and (mode not in (None, "hooks", "alone") or processes not in (None, 1)):
         yield "its noise is exact; that takes single gradients in one process"
     if processes is not None and not (is_count(processes) and processes > 0):
         yield f"run.processes is {shortened(processes)}"
     if alone and processes not in (None, 1):
-        yield f"it ran in {processes} processes; correlated and audited runs have one"
+        yield f"it ran in {counted(processes, 'process')}; correlated and audited runs have one"
     yield from _seed_and_settings(read, run)
 
 
@@ -96,7 +96,7 @@ def _seed_and_settings(read: Opened, run: dict[str, Any]) -> Iterator[str]:
     elif read.receipt.get("job") is not None and examples is not None:  # a loop of one's own may divide by another
         due = derived.expected_batch_size(read.plan, examples)
         if not same(float(batch), float(due)):
-            yield f"run.expected_batch_size is {batch}; {due} is that of the plan and {examples} examples"
+            yield f"run.expected_batch_size is {batch}; {due} is that of the plan and {counted(examples, 'example')}"
     for name in ("learning_rate", "momentum", "weight_decay"):
         if not is_finite(run.get(name, 0)):
             yield f"run.{name} is {shortened(run[name])}"

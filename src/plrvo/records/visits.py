@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plrvo.accounting.correlated import Participation
-from plrvo.validate import InvalidArgument, positive_integer
+from plrvo.validate import InvalidArgument, counted, positive_integer
 
 _NEVER = -(1 << 40)
 
@@ -44,12 +44,18 @@ class Visits:
                 raise ScheduleViolated(f"step {self.steps}: an example is in the batch more than once")
             gaps = self.steps - self._last[indices]
             self._refuse(
-                indices, gaps < allowed.separation, f"less than {allowed.separation} steps after its last visit"
+                indices,
+                gaps < allowed.separation,
+                f"less than {counted(allowed.separation, 'step')} after its last visit",
             )
-            self._refuse(indices, self._count[indices] >= allowed.epochs, f"more than {allowed.epochs} times")
+            self._refuse(
+                indices, self._count[indices] >= allowed.epochs, f"more than {counted(allowed.epochs, 'time')}"
+            )
             if allowed.fixed:  # whole periods apart: anything else is another pattern than the one paid for
                 off = (self._last[indices] != _NEVER) & (gaps % allowed.separation != 0)
-                self._refuse(indices, off, f"out of its fixed order, which returns every {allowed.separation} steps")
+                self._refuse(
+                    indices, off, f"out of its fixed order, which returns every {counted(allowed.separation, 'step')}"
+                )
             smallest = int(gaps.min())
             if smallest < -_NEVER // 2 and (self.smallest_separation is None or smallest < self.smallest_separation):
                 self.smallest_separation = smallest

@@ -10,6 +10,7 @@ from plrvo.audit.one_run import differences as one_run_differences
 from plrvo.records import Receipt
 from plrvo.records.fields import Fields
 from plrvo.report.runs import AuditResult, Audits
+from plrvo.validate import counted
 
 _EXPECTED = "the result of `plrvo audit --json`"
 
@@ -61,7 +62,8 @@ def _label(given: Fields) -> str:
 def _found(given: Fields) -> str:
     if "canaries" in given:
         guesses, canaries = given.amount("guesses"), given.amount("canaries")
-        return f"{given.amount('correct'):g} of {guesses:g} guesses about {canaries:g} canaries were right"
+        about = f"{counted(guesses, 'guess', 'g')} about {counted(canaries, 'canary', 'g')}"
+        return f"{given.amount('correct'):g} of {about} were right"
     return (
         f"{given.amount('false_positives'):g} false alarms in {given.amount('negatives'):g} runs without the example, "
         f"{given.amount('false_negatives'):g} misses in {given.amount('positives'):g} with it"

@@ -7,6 +7,7 @@ from plrvo.accounting.attacker import Pair, QuickMoments, most_often_right
 from plrvo.accounting.printed import rounded_up
 from plrvo.audit.receipt import Examined
 from plrvo.records.receipt import Bracket
+from plrvo.validate import counted
 
 _LITTLE = 0.99  # right guesses, beyond which a bound on them is no comfort
 
@@ -52,7 +53,7 @@ def remarks(receipt: Examined) -> list[str]:
     found += ["best of a search, which epsilon is of"] if receipt.searched else []
     found += [] if receipt.exact else ["floating point"]
     found += [f"after {receipt.postprocess}"] if receipt.postprocess else []
-    found += [f"{receipt.steps} of {receipt.planned} steps"] if receipt.steps < receipt.planned else []
+    found += [f"{receipt.steps} of {counted(receipt.planned, 'step')}"] if receipt.steps < receipt.planned else []
     found += ["unsafe diagnostics"] if receipt.unsafe else []
     return found
 
@@ -61,10 +62,10 @@ def facts(receipt: Examined, written: str | None) -> list[tuple[str, str]]:
     """What was trained on what, and when."""
     known = [
         ("Model", f"{receipt.model or 'not named'}, {receipt.dimension:,} trained parameters"),
-        ("Data", f"{receipt.task}" + (f", {receipt.examples:,.0f} examples" if receipt.examples else "")),
+        ("Data", f"{receipt.task}" + (f", {counted(receipt.examples, 'example', ',.0f')}" if receipt.examples else "")),
         ("Source", receipt.source or "not named"),
         ("Clip", f"{receipt.clip:g}"),
-        ("Sampling", f"rate {receipt.sample_rate:.4g}, {receipt.steps:,} steps"),
+        ("Sampling", f"rate {receipt.sample_rate:.4g}, {counted(receipt.steps, 'step', ',')}"),
         ("Remarks", "; ".join(remarks(receipt)) or "none"),
     ]
     known += [] if receipt.searched is None else [("Epsilon of", str(receipt.searched))]

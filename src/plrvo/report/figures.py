@@ -85,7 +85,7 @@ def metric_charts(runs: Sequence[Training]) -> list[Chart]:
                 f"Test {name} over steps",
                 f"{name.capitalize()} on test data while training goes on, as the run recorded it.",
                 "step",
-                f"test {name}",
+                _metric_axis(name),
                 lines,
                 tell_x="{:g}".format,
                 tell_y=partial(tell_metric, name),
@@ -96,8 +96,13 @@ def metric_charts(runs: Sequence[Training]) -> list[Chart]:
     return charts
 
 
+def _metric_axis(name: str) -> str:
+    """As `curves.png` and the pictures of `plrvo reproduce` have it."""
+    return "test accuracy, %" if name == "accuracy" else f"test {name}"
+
+
 def _metric_tick(name: str, value: float) -> str:
-    return f"{100 * value:g}%" if name == "accuracy" else f"{value:g}"
+    return f"{100 * value:g}" if name == "accuracy" else f"{value:g}"
 
 
 def trade_charts(runs: Sequence[Training]) -> list[Chart]:
@@ -117,7 +122,7 @@ def trade_charts(runs: Sequence[Training]) -> list[Chart]:
                     f"Test {name} against certified epsilon",
                     "One point for each run that verifies. Further left is more private.",
                     "epsilon, at most",
-                    f"test {name}",
+                    _metric_axis(name),
                     lines,
                     tell_x=rounded_up,
                     tell_y=partial(tell_metric, name),

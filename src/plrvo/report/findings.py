@@ -10,6 +10,7 @@ from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.audit.receipt import Examined
 from plrvo.report.auditing import read_audit_of
 from plrvo.report.runs import AuditResult, Audits, Reproduction, Row, Training
+from plrvo.validate import counted
 
 
 class Tone(StrEnum):
@@ -42,7 +43,9 @@ def training_findings(run: Training) -> list[Finding]:
         text = "The receipt has no digest of metrics.jsonl: nothing shows that the metrics below are those of this run."
         found.append(Finding(Tone.warning, "Not covered", text))
     if receipt.steps < receipt.planned:
-        text = f"Stopped after {receipt.steps} of {receipt.planned} steps. The numbers are for the steps taken."
+        text = (
+            f"Stopped after {receipt.steps} of {counted(receipt.planned, 'step')}. The numbers are for the steps taken."
+        )
         found.append(Finding(Tone.warning, "Unfinished", text))
     if receipt.unsafe:
         text = "The run wrote unsafe diagnostics, which tell of private examples and lie outside of the guarantee."
@@ -55,7 +58,11 @@ def summary(runs: Sequence[Training]) -> str:
     receipts = [run.receipt for run in runs if run.receipt is not None and run.verified]
     brackets = [receipt.bracket.certified for receipt in receipts]
     epsilons = sorted(certified for certified in brackets if certified is not None)
-    found = [f"{len(runs)} runs, of which {len(receipts)} verify" if len(receipts) < len(runs) else f"{len(runs)} runs"]
+    found = [
+        f"{counted(len(runs), 'run')}, of which {len(receipts)} verify"
+        if len(receipts) < len(runs)
+        else counted(len(runs), "run")
+    ]
     if epsilons:
         least, most = rounded_up(epsilons[0]), rounded_up(epsilons[-1])
         found.append(f"epsilon is at most {most}" if least == most else f"epsilon is from {least} to {most}, at most")

@@ -20,7 +20,7 @@ from plrvo.audit.receipt import Examined
 from plrvo.paper.entry import place_of
 from plrvo.report import accounts, coverage, figures, findings, numbers
 from plrvo.report.runs import Audits, Charged, Reproduction, Run, Training
-from plrvo.validate import printable
+from plrvo.validate import counted, printable
 
 _FOLDED = 8  # runs, beyond which each opens when it is asked for
 
@@ -38,6 +38,7 @@ def make_page(runs: Sequence[Run]) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["counted"] = counted
     style = appearance.style_sheet() + _asset(environment, "style.css")
     script = _asset(environment, "script.js")
     trainings = [run for run in runs if isinstance(run, Training)]
@@ -148,10 +149,9 @@ def _training_commands(name: str, receipt: Examined) -> list[tuple[str, str]]:
 
 
 def _what(receipt: Examined) -> str:
-    size = f", {receipt.examples:,.0f} examples" if receipt.examples else ""
-    return (
-        f"{receipt.task}{size}; {receipt.model or 'a model'}, {receipt.dimension:,} parameters; clip {receipt.clip:g}"
-    )
+    size = f", {counted(receipt.examples, 'example', ',.0f')}" if receipt.examples else ""
+    model = f"{receipt.model or 'a model'}, {counted(receipt.dimension, 'parameter', ',')}"
+    return f"{receipt.task}{size}; {model}; clip {receipt.clip:g}"
 
 
 def _comparison(runs: Sequence[Training], anchors: Mapping[int, str]) -> dict[str, Any]:

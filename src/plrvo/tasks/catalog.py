@@ -1,7 +1,8 @@
 """The preset tasks by name. Each belongs to a family, whose code is loaded when one of its tasks is asked for.
 
-A family is a module with a function `prepare(request, generator)` that returns a `plrvo.tasks.preset.Preset`. A new
-family is one line here.
+A family is a module with a function `prepare(request, generator)` that returns a `plrvo.tasks.preset.Preset`, and one,
+which needs no torch, with a function `check(request)` that refuses what can be refused by its words. A new family is
+one entry here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from plrvo.validate import InvalidArgument, one_of
 if TYPE_CHECKING:
     import torch
 
+    from plrvo.tasks.job import Job
     from plrvo.tasks.preset import Preset
 
 Loaded = TypeVar("Loaded")
@@ -54,6 +56,7 @@ class Family:
     name: str
     tasks: tuple[str, ...]
     module: str
+    words: str
     options: tuple[str, ...] = ()
 
 
@@ -62,29 +65,46 @@ FAMILIES = (
         "vision",
         ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"),
         "plrvo.tasks.vision.task",
+        "plrvo.tasks.vision.words",
         ("views",),
     ),
     Family(
         "text",
         ("sst2", "qnli", "snli", "sick"),
         "plrvo.tasks.text.task",
+        "plrvo.tasks.text.words",
         ("trainable", "max_length", "limit", "data"),
     ),
     Family(
         "tables",
         ("e2e", "dart", "webnlg"),
         "plrvo.tasks.tables.task",
+        "plrvo.tasks.tables.words",
         ("trainable", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
     ),
 )
 NAMES = tuple(name for family in FAMILIES for name in family.tasks)
 
 
-def prepare(request: Request, generator: torch.Generator) -> Preset:
-    """The preset that is asked for; options of another family are refused, not ignored."""
+def request_of(job: Job, kept: dict[tuple[Any, ...], Any] | None = None) -> Request:
+    """What the job asks of the catalog of tasks."""
+    names = {name for family in FAMILIES for name in family.options}
+    options = {name: value for name, value in job.asked.items() if name in names}
+    return Request(job.task, job.model, job.data_dir, options, kept)
+
+
+def check(request: Request) -> Family:
+    """The family of the task. Options of another family are refused, not ignored, and so are words that it lacks."""
     one_of(NAMES, name=request.name)
     family = next(family for family in FAMILIES if request.name in family.tasks)
     _check_options(request, family)
+    importlib.import_module(family.words).check(request)
+    return family
+
+
+def prepare(request: Request, generator: torch.Generator) -> Preset:
+    """The preset that is asked for."""
+    family = check(request)
     preset: Preset = importlib.import_module(family.module).prepare(request, generator)
     return preset
 

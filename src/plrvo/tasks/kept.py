@@ -24,7 +24,7 @@ from plrvo.tasks.settings import WITH_MOMENTUM, Settings
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.receipts import make_receipt, weights_digest
-from plrvo.validate import InvalidArgument, printable
+from plrvo.validate import InvalidArgument, counted, printable
 
 
 def write_results(settings: Settings, module: nn.Module, metrics: list[dict[str, Any]]) -> None:
@@ -156,7 +156,8 @@ class KeptRun:
                 "a run with steps left: all were released, the last after the checkpoint",
             )
         warnings.warn(
-            f"{lost} steps were released after the checkpoint, and the key of their noise is gone: they are counted, "
+            f"{counted(lost, 'step')} {'was' if lost == 1 else 'were'} released after the checkpoint, and the key of "
+            "their noise is gone: they are counted, "
             "and what was learned in them is lost",
             stacklevel=2,
         )

@@ -14,7 +14,6 @@ from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.correlated.named import named_correlation
 from plrvo.accounting.exact import on_grid
 from plrvo.audit.one_run import CanaryKind, Rule
-from plrvo.budget import Account
 from plrvo.designer.recommendation import recommend
 from plrvo.noise import Noise
 from plrvo.noise.specification import AUTO
@@ -22,12 +21,12 @@ from plrvo.records import Receipt
 from plrvo.records.folder import CHECKPOINT, METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
+from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.job import Job, check_momentum
 from plrvo.tasks.preset import Preset, Task
-from plrvo.tasks.settings import Settings, Streams, check_choices, check_folder, read_job
+from plrvo.tasks.settings import Settings, Streams, read_job
 from plrvo.training import given
 from plrvo.training.checkpoint import read_plan
-from plrvo.training.exact import check_exact
 from plrvo.training.loop import Watcher
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
@@ -88,16 +87,9 @@ class Resolved:
 
 def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] | None) -> Resolved:
     """See `Job.resolve`. What can be refused without loading anything is refused first."""
-    check_folder(out, resume)
-    if resume and not job.private:
-        raise InvalidArgument("resume", str(out), "a noise beside it: `noise` none trains without any privacy")
-    check_choices(job.optimizer, job.schedule)
-    if job.budget is not None and not resume:
-        Account(job.budget).check_takes(None if job.exact else job.plan)  # exact noise is yet to be put on its grid
-    if job.exact:
-        check_exact(False, job.grad_sample_mode)
+    check_beforehand(job, out, resume)
     streams = Streams.from_seed(job.seed)
-    preset = catalog.prepare(request_of(job, kept), streams.weights)
+    preset = catalog.prepare(catalog.request_of(job, kept), streams.weights)
     chosen = partial(choice_of, job, preset)
     optimizer, schedule, delta = chosen("optimizer"), chosen("schedule"), chosen("delta")
     check_momentum(optimizer, job.asked)
@@ -151,13 +143,6 @@ def choice_of(job: Job, preset: Preset, name: str) -> Any:
     """What the job asks for, or what suits the task."""
     value = getattr(job, name)
     return getattr(preset.defaults, name) if value is None else value
-
-
-def request_of(job: Job, kept: dict[tuple[Any, ...], Any] | None) -> catalog.Request:
-    """What the job asks of the catalog of tasks."""
-    names = {name for family in catalog.FAMILIES for name in family.options}
-    options = {name: value for name, value in job.asked.items() if name in names}
-    return catalog.Request(job.task, job.model, job.data_dir, options, kept)
 
 
 def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> tuple[Plan, str | None]:

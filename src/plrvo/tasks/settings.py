@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +13,15 @@ from torch import nn
 
 from plrvo.budget.address import Address
 from plrvo.noise import Keystream
-from plrvo.records.folder import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS
+from plrvo.records.choices import refuse_alone
+from plrvo.records.folder import CHECKPOINT
+from plrvo.tasks.choices import SCHEDULES, check_choices, check_folder
 from plrvo.tasks.job import LARGEST_RATE
-from plrvo.training.alone import refuse_alone
 from plrvo.training.checkpoint import read_extra
-from plrvo.validate import InvalidArgument, one_of
+from plrvo.validate import InvalidArgument
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]]
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-# The share of the learning rate, by the steps taken and all steps. No step has none of it: each costs privacy.
-SCHEDULES: dict[str, Callable[[int, int], float]] = {
-    "constant": lambda step, steps: 1.0,
-    "linear": lambda step, steps: 1 - step / steps,
-    "cosine": lambda step, steps: (1 + math.cos(math.pi * step / steps)) / 2,
-    "warmup": lambda step, steps: min(1.0, 10 * (step + 1) / steps),
-}
 WITH_MOMENTUM = ("sgd",)  # the others have moments of their own
 
 
@@ -74,24 +67,6 @@ class Settings:
         """The learning rate by the number of steps taken, for a run of `steps`."""
         share = SCHEDULES[self.schedule]
         return lambda step: self.learning_rate * share(step, steps)
-
-
-def check_choices(optimizer: str | None, schedule: str | None) -> None:
-    """Refuse names that there are not; None is a choice yet to be made."""
-    if optimizer is not None:
-        one_of(OPTIMIZERS, optimizer=optimizer)
-    if schedule is not None:
-        one_of(SCHEDULES, schedule=schedule)
-
-
-def check_folder(out: Path, resume: bool) -> None:
-    """Refuse a folder that cannot take a run, or holds another one."""
-    if out.exists() and not out.is_dir():
-        raise InvalidArgument("out", str(out), "a folder, not a file")
-    if resume and not (out / CHECKPOINT).exists():
-        raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
-    if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT, JOURNAL)):
-        raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a run")
 
 
 def read_job(out: Path) -> Any:

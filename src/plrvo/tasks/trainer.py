@@ -23,12 +23,12 @@ from plrvo.accounting import Plan
 from plrvo.budget import Account
 from plrvo.budget.address import Address
 from plrvo.files import write_bytes
+from plrvo.records.choices import refuse_alone
 from plrvo.records.folder import RECEIPT
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
 from plrvo.training import PrivacyEngine
-from plrvo.training.alone import refuse_alone
 from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.receipts import make_receipt
 from plrvo.training.trackers import Tracker, spent

@@ -12,7 +12,7 @@ from plrvo.accounting import Epsilon, Ledger, Workload
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.noise import Noise
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, counted
 
 _RESUME = "resume with a new engine, which has taken none"
 
@@ -33,7 +33,9 @@ class CertifiedAccountant(IAccountant):
     def ledger(self, ledger: AnyLedger) -> None:
         if self._ledger.steps:
             raise InvalidArgument(
-                "ledger", f"{ledger.steps} steps", f"the one with the {self._ledger.steps} that were taken: {_RESUME}"
+                "ledger",
+                counted(ledger.steps, "step"),
+                f"the one with the {self._ledger.steps} that were taken: {_RESUME}",
             )
         self._ledger = ledger
 

@@ -67,14 +67,6 @@ def check_alone(criterion: Any, distributed: bool, batch_first: bool) -> None:
         raise InvalidArgument("grad_sample_mode", ALONE, "one process, and batch_first=True")
 
 
-def refuse_alone(mode: str) -> None:
-    """Where there is no loop of the caller's."""
-    if mode == ALONE:
-        raise InvalidArgument(
-            "grad_sample_mode", ALONE, "another mode: this one asks a loop of your own for the loss of one example"
-        )
-
-
 class FetchAlone(Dataset[Any]):
     """A data set that is asked for one example at a time, also where it could give a whole batch."""
 

@@ -28,7 +28,7 @@ from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.mechanism import Mechanism
 from plrvo.training.sampler import PoissonSampler
 from plrvo.training.unwrap import unwrapped
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, counted
 
 if TYPE_CHECKING:
     from plrvo.training.engine import PrivacyEngine
@@ -92,7 +92,9 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
     """
     if len(engine.accountant):
         raise InvalidArgument(
-            "resume", str(path), f"a new engine; this one has released {len(engine.accountant)} steps already"
+            "resume",
+            str(path),
+            f"a new engine; this one has released {counted(len(engine.accountant), 'step')} already",
         )
     tensors, record = _unpack(path)
     mechanism, sampler = engine.mechanism, engine.sampler

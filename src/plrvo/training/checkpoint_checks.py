@@ -19,7 +19,7 @@ from plrvo.noise import Keystream, Noise
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.training.mechanism import Mechanism
 from plrvo.training.sampler import PoissonSampler
-from plrvo.validate import shortened
+from plrvo.validate import counted, shortened
 
 _KEYS = {"format", "plan", "ledger", "steps_taken", "remaining", "optimizer", "extra"}
 _MOST_EPOCHS = 1_000_000  # of a schedule, all of which are gone through
@@ -41,14 +41,14 @@ def check_record(record: dict[str, Any], mechanism: Mechanism, optimizer: Any, e
     if not is_count(into) or into >= max(1, epoch or 0):
         raise Contradiction(f"{shortened(into)} steps into an epoch of {epoch}")
     if optimizer.most_steps is not None and taken > optimizer.most_steps:
-        raise Contradiction(f"it has taken {taken} of {optimizer.most_steps} steps")
+        raise Contradiction(f"it has taken {taken} of {counted(optimizer.most_steps, 'step')}")
     if mechanism.steps is not None and remaining > max(0, mechanism.steps - taken):
-        raise Contradiction(f"it has {remaining} steps left after {taken} of {mechanism.steps}")
+        raise Contradiction(f"it has {counted(remaining, 'step')} left after {taken} of {mechanism.steps}")
     _check_schedules(record.get("schedules", {}), optimizer)
     _check_adaptive(record.get("adaptive"), optimizer)
     ledger = read_ledger(record["ledger"])
     if ledger.steps != taken:
-        raise Contradiction(f"it has taken {taken} steps; its ledger has {ledger.steps}")
+        raise Contradiction(f"it has taken {counted(taken, 'step')}; its ledger has {ledger.steps}")
     _check_ledger(ledger, mechanism, optimizer, record.get("schedules", {}))
     correlated = record.get("correlated")
     if (correlated is None) != (mechanism.correlation is None):

@@ -10,25 +10,38 @@ from plrvo.training.attention import with_masks
 from plrvo.training.clipping.recurrent import is_recurrent
 from plrvo.validate import InvalidArgument
 
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+_SHOWN = 3  # layers: a deep network has dozens of the same kind
+
 
 def mixing(module: nn.Module) -> list[str]:
     """A line for each layer that cannot be trained."""
     return [
-        f"{name or 'module'} ({type(m).__name__}): {' '.join(str(error).split())}"
+        f"{name or 'module'} ({type(m).__name__}) {_why(m)}"
         for name, m in trainable_modules(module)
-        if type(m) in ModuleValidator.VALIDATORS and not is_recurrent(m)
-        for error in ModuleValidator.VALIDATORS[type(m)](m)
+        if type(m) in ModuleValidator.VALIDATORS and not is_recurrent(m) and ModuleValidator.VALIDATORS[type(m)](m)
     ]
+
+
+def _why(layer: nn.Module) -> str:
+    """What is wrong with a layer, and what to use; Opacus has a paragraph on each."""
+    if isinstance(layer, _BATCH_NORMS):
+        return "normalises an example by the others of its batch: use GroupNorm"
+    if isinstance(layer, _INSTANCE_NORMS):
+        return "keeps statistics of examples: use track_running_stats=False"
+    return "hides what belongs to each example: use Opacus's layer of the same kind"
 
 
 def refuse_mixing(module: nn.Module) -> None:
     """Name the layers, and what replaces them."""
     if found := mixing(module):
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise InvalidArgument(
             "module",
             type(module).__name__,
-            "layers that keep examples apart; PrivacyEngine.get_compatible_module(module) replaces them where it can "
-            f"({'; '.join(found)})",
+            f"layers that keep examples apart, but {'; '.join(found[:_SHOWN])}{more}. "
+            "PrivacyEngine.get_compatible_module(module) puts others in their place",
         )
 
 

@@ -21,6 +21,7 @@ from plrvo.budget import Account, Charge
 from plrvo.budget.address import Address
 from plrvo.noise import Keystream, Noise
 from plrvo.records import derived
+from plrvo.records.choices import check_exact, check_mode
 from plrvo.records.isolation import Isolation, by_mode, weakest
 from plrvo.training import checkpoint, given
 from plrvo.training import opacus_arguments as theirs
@@ -29,10 +30,9 @@ from plrvo.training.adaptive import asked_for
 from plrvo.training.alone import ALONE, AloneModule, check_alone
 from plrvo.training.averaging import WeightAverage
 from plrvo.training.bound import refuse_private
-from plrvo.training.clipping.mode import check_mode, chosen_mode, wrapper_of
+from plrvo.training.clipping.mode import chosen_mode, wrapper_of
 from plrvo.training.compatible import compatible, mixing, refuse_mixing
 from plrvo.training.draws import Draws
-from plrvo.training.exact import check_exact
 from plrvo.training.ftrl import setup as ftrl
 from plrvo.training.ftrl.optimizer import correlated_class
 from plrvo.training.loss_form import by_example
@@ -42,7 +42,7 @@ from plrvo.training.private_loader import AnySampler, poisson_sampler, private_l
 from plrvo.training.randomness import generator_for
 from plrvo.training.sampler import size_of
 from plrvo.training.unwrap import trained_parameters
-from plrvo.validate import InvalidArgument, positive, positive_integer, probability, rate
+from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate
 
 
 class PrivacyEngine(opacus.PrivacyEngine):
@@ -307,7 +307,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument("target_epsilon", target_epsilon, "an engine without a plan; this one has its budget")
         if len(self.accountant):
             raise InvalidArgument(
-                "target_epsilon", target_epsilon, f"a new engine; this one has released {len(self.accountant)} steps"
+                "target_epsilon",
+                target_epsilon,
+                f"a new engine; this one has released {counted(len(self.accountant), 'step')}",
             )
         positive(epochs=epochs)
         size_of(data_loader)

@@ -20,22 +20,8 @@ import torch
 from plrvo.accounting.exact import longest_square
 from plrvo.noise import GridNoise, Keystream
 from plrvo.training.cells import add_rounded, to_floats
-from plrvo.validate import InvalidArgument
 
 _Base: Any = object  # Opacus's classes have no types
-
-
-def check_exact(distributed: bool, grad_sample_mode: str) -> str:
-    """Refuse what exact mode does not cover; returns the mode of per-example gradients."""
-    if distributed:
-        raise InvalidArgument("exact", True, "one process: several add up their sums in floating point")
-    if grad_sample_mode not in ("auto", "hooks", "alone"):
-        raise InvalidArgument(
-            "grad_sample_mode",
-            grad_sample_mode,
-            "hooks, or alone: exact mode rounds each example's gradient, which others never form",
-        )
-    return "hooks" if grad_sample_mode == "auto" else grad_sample_mode
 
 
 class ExactMixin(_Base):

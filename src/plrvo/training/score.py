@@ -14,16 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from plrvo.noise import Noise
-from plrvo.records.choices import Postprocess
-from plrvo.validate import InvalidArgument
+from plrvo.records.choices import Postprocess, check_postprocess
 
 
 def postprocessor(kind: str | None, noise: Noise) -> Callable[[Any], Any] | None:
     """A function of a tensor at sum scale, or None where nothing is to be done."""
     if kind is None:
         return None
-    if kind not in list(Postprocess):
-        raise InvalidArgument("postprocess", kind, "score, clamp or None")
+    check_postprocess(kind)
     # The information about one coordinate from its own output: the function looks at coordinates one by one.
     information = noise.fisher_information(1)
     if kind == Postprocess.score:

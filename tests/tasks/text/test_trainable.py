@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import plrvo
-from plrvo.tasks.text.trainable import CHOICES
+from plrvo.tasks.text.words import TRAINABLE
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart, logits_of, without_dropout
 from plrvo.training import PrivacyEngine
 from plrvo.training.loop import forward
@@ -74,7 +74,7 @@ def looped(model, inputs, labels):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("pooling", ["its own", "mean"])
-@pytest.mark.parametrize("trainable", CHOICES)
+@pytest.mark.parametrize("trainable", TRAINABLE)
 def test_clipped_sums_equal_a_loop_over_examples(trainable, pooling, mode):
     model = bert(trainable, pooling)
     inputs, labels = batch()
@@ -133,7 +133,7 @@ def test_token_types_that_are_left_out_are_per_example_as_well(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("trainable", CHOICES)
+@pytest.mark.parametrize("trainable", TRAINABLE)
 def test_an_empty_batch_releases_noise_alone(trainable, mode):
     model = bert(trainable)
     inputs, labels = batch()

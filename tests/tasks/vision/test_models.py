@@ -7,8 +7,9 @@ from opacus.validators import ModuleValidator
 from torch import nn
 
 from plrvo.tasks.vision.catalog import Scaling
-from plrvo.tasks.vision.models import NAMES, build_model
+from plrvo.tasks.vision.models import build_model
 from plrvo.tasks.vision.vit import ImageTransformer
+from plrvo.tasks.vision.words import NAMES
 from plrvo.validate import InvalidArgument
 
 transformers = pytest.importorskip("transformers")

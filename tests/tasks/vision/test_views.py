@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from plrvo.tasks.vision.views import SHIFTS, Views, check_views, view_of
+from plrvo.tasks.vision.views import Views, view_of
+from plrvo.tasks.vision.words import SHIFTS, check_views
 from plrvo.validate import InvalidArgument
 
 IMAGES = torch.arange(2 * 6 * 5, dtype=torch.float32).view(2, 1, 6, 5)

@@ -16,6 +16,38 @@ NAMES = (
     "samples within B groups by turns"
 )
 BATCH, _BUFFERS = 250, 3
+_PLAIN: dict[str, Strategy] = {
+    "identity": Banded(),
+    "tree": Tree(),
+    "tree:completed": Tree(completed=True),
+    "sqrt": SquareRoot(),
+}
+
+
+def check_named(
+    name: str,
+    epochs: int | None,
+    batch_size: int | None = None,
+    restart_every: int | None = None,
+    separation: int | None = None,
+) -> tuple[int, int]:
+    """Refuse what names no correlation, whatever the data is; returns the epochs and the batch size."""
+    if epochs is None:
+        raise InvalidArgument("epochs", None, "a value: how often a correlation may visit the data")
+    batch = BATCH if batch_size is None else batch_size
+    positive_integer(batch_size=batch, epochs=epochs)
+    kind, _, argument = name.removesuffix(CYCLIC).partition(":")
+    counted = argument.isdecimal() and len(argument) < 10 and int(argument) > 0
+    known = name in _PLAIN or (kind == "banded" and counted)
+    known |= kind == "blt" and not name.endswith(CYCLIC) and (counted or not argument)
+    if not known:
+        raise InvalidArgument("correlation", name, NAMES)
+    for option, value in (("restart_every", restart_every), ("separation", separation)):
+        if value is not None:
+            positive_integer(**{option: value})
+            if name.endswith(CYCLIC):
+                raise InvalidArgument(option, value, "no value beside cyclic sampling")
+    return epochs, batch
 
 
 def named_correlation(
@@ -32,20 +64,12 @@ def named_correlation(
 
     `decays`: whether the learning rate falls linearly to zero.
     """
-    if epochs is None:
-        raise InvalidArgument("epochs", None, "a value: how often a correlation may visit the data")
-    batch = BATCH if batch_size is None else batch_size
-    positive_integer(batch_size=batch, epochs=epochs)
+    epochs, batch = check_named(name, epochs, batch_size, restart_every, separation)
     if batch > size:
         raise InvalidArgument("batch_size", batch, f"at most {size}, the number of examples")
     per_epoch = -(-size // batch)
     steps = per_epoch * epochs
     updates = Updates(momentum, tuple(1 - step / steps for step in range(steps)) if decays else ())
-    for option, value in (("restart_every", restart_every), ("separation", separation)):
-        if value is not None:
-            positive_integer(**{option: value})
-            if name.endswith(CYCLIC):
-                raise InvalidArgument(option, value, "no value beside cyclic sampling")
     if name.endswith(CYCLIC):
         return _cyclic(name, batch / size, steps, updates), steps
     restart = None if restart_every is None else min(steps, restart_every * per_epoch)
@@ -66,14 +90,8 @@ def _cyclic(name: str, share: float, steps: int, updates: Updates) -> Correlatio
 
 def _strategy(name: str, length: int, participation: Participation, updates: Updates) -> Strategy:
     kind, _, argument = name.partition(":")
-    plain: dict[str, Strategy] = {
-        "identity": Banded(),
-        "tree": Tree(),
-        "tree:completed": Tree(completed=True),
-        "sqrt": SquareRoot(),
-    }
-    if name in plain:
-        return plain[name]
+    if name in _PLAIN:
+        return _PLAIN[name]
     count = int(argument) if argument.isdigit() else 0
     if kind == "banded" and count:
         if count > participation.separation:

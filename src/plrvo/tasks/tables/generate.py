@@ -15,7 +15,8 @@ from plrvo.tasks.preset import initialised_from
 from plrvo.tasks.tables.formats import Entry
 from plrvo.tasks.tables.models import Language
 from plrvo.tasks.tables.sequences import left_padded, prompts
-from plrvo.validate import InvalidArgument, positive_integer, rate
+from plrvo.tasks.tables.words import BEAMS, check_decoding
+from plrvo.validate import InvalidArgument, positive_integer
 
 BATCH = 32
 
@@ -28,16 +29,13 @@ class Decoding:
     tokens, and fewer where the model's context ends.
     """
 
-    beams: int = 4
+    beams: int = BEAMS
     top_p: float | None = None
     longest: int = 80
 
     def __post_init__(self) -> None:
-        positive_integer(beams=self.beams, longest=self.longest)
-        if self.top_p is not None:
-            rate(top_p=self.top_p)
-            if self.beams != 1:
-                raise InvalidArgument("beams", self.beams, "1 beside top_p: a text is searched for or drawn")
+        positive_integer(longest=self.longest)
+        check_decoding(self.beams, self.top_p)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from plrvo.tasks.tables.metrics import METRICS, score_all
 from plrvo.tasks.tables.models import load_language
 from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences
 from plrvo.tasks.tables.trainable import choose
+from plrvo.tasks.tables.words import decoding_of
 from plrvo.training.loop import Metrics, moved
-from plrvo.validate import InvalidArgument, positive_integer
+from plrvo.validate import InvalidArgument, counted, positive_integer
 
 DEFAULT_MODEL = "stories15M"
 GENERATIONS = "generations.jsonl"
@@ -36,9 +37,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     options = request.options
     trainable = options.get("trainable", "all")
     max_length = options.get("max_length", MAX_LENGTH[request.name])
-    decoding = Decoding(
-        beams=options.get("beams", 1 if "top_p" in options else Decoding.beams), top_p=options.get("top_p")
-    )
+    decoding = Decoding(*decoding_of(request))
     data = training_data(request.name, request.data_dir)
     entries = capped(data.train, options.get("references"))
     pairs = limited(entries.pairs, options.get("limit"))
@@ -62,7 +61,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "max_length": max_length,
         "loss": "cross entropy, mean over the tokens of a text",
         "decoding": {"beams": decoding.beams, "top_p": decoding.top_p, "longest": decoding.longest},
-        "tested_on": f"{len(test)} of {len(data.test.entries)} tables of the test split",
+        "tested_on": f"{len(test)} of {counted(len(data.test.entries), 'table')} of the test split",
         "metrics": {metric.name: metric.what for metric in METRICS},
         "data_sha256": private.fingerprint,
         "data_source": data.source,

@@ -6,6 +6,7 @@ from typing import Any
 
 from plrvo.tasks.text.catalog import TextSet
 from plrvo.tasks.text.data import Examples
+from plrvo.tasks.text.words import check_source
 from plrvo.validate import InvalidArgument
 
 # The hub has the test labels of some data sets under other split names.
@@ -14,14 +15,12 @@ _SPLITS = {"train": ("train",), "dev": ("validation", "dev"), "test": ("test",)}
 
 def load_from_hub(text_set: TextSet, source: str) -> tuple[Examples, Examples]:
     """The training split and the split that tests, of "hf:NAME", "hf:NAME:CONFIGURATION" or "hf:FOLDER"."""
-    kind, _, rest = source.partition(":")
-    if kind != "hf" or not rest:
-        raise InvalidArgument("data", source, "hf:NAME, hf:NAME:CONFIGURATION or hf:FOLDER")
+    check_source(source)
     try:
         import datasets
     except ImportError:
         raise InvalidArgument("data", source, "datasets to be installed: pip install datasets") from None
-    name, _, configuration = rest.partition(":")
+    name, _, configuration = source.removeprefix("hf:").partition(":")
     try:
         loaded = datasets.load_dataset(name, configuration or None, trust_remote_code=False)
     except Exception as error:  # the library raises whatever its many parts raise; all of it is about the name

@@ -17,7 +17,8 @@ from plrvo.tasks.text.data import TextData, load_text
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
 from plrvo.tasks.text.models import CONTAMINATED, MINILM, Checkpoint, load_checkpoint, save_companions
 from plrvo.tasks.text.tokens import Tokens
-from plrvo.tasks.text.trainable import CHOICES, choose
+from plrvo.tasks.text.trainable import choose
+from plrvo.tasks.text.words import SHORTEST, check_trainable
 from plrvo.tasks.transformer import LogitsLoss
 from plrvo.training.loop import Metrics
 from plrvo.training.unwrap import trained_parameters
@@ -34,8 +35,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a checkpoint with a freshly initialised head for it."""
     options = request.options
     name, trainable = request.model or MINILM, options.get("trainable", "head")
-    if trainable not in CHOICES:  # before anything is loaded
-        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
+    check_trainable(trainable)  # before anything is loaded
     which = f"{options.get('data')}, {options.get('limit')}"
     data = request.loaded(
         f"texts {which}", lambda: load_text(request.name, request.data_dir, options.get("data"), options.get("limit"))
@@ -104,8 +104,8 @@ def _max_length(asked: int | None, context: int) -> int:
     if asked is None:
         return min(DEFAULT_LENGTH, context)
     positive_integer(max_length=asked)
-    if not 4 <= asked <= context:
-        raise InvalidArgument("max_length", asked, f"from 4 to {context} tokens, the model's context")
+    if not SHORTEST <= asked <= context:
+        raise InvalidArgument("max_length", asked, f"from {SHORTEST} to {context} tokens, the model's context")
     return asked
 
 

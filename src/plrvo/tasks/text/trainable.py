@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from plrvo.tasks.preset import initialised_from
+from plrvo.tasks.text.words import check_trainable
 from plrvo.validate import InvalidArgument
 
-CHOICES = ("all", "lora", "bias", "head")
 LORA_RANK, LORA_ALPHA = 8, 16
 
 
@@ -33,8 +33,7 @@ def choose(model: Any, trainable: str, generator: torch.Generator) -> None:
 
 def prepare(model: Any, trainable: str, generator: torch.Generator) -> None:
     """Refuse what cannot be chosen, and add the parameters that `lora` trains."""
-    if trainable not in CHOICES:
-        raise InvalidArgument("trainable", trainable, "one of " + ", ".join(CHOICES))
+    check_trainable(trainable)
     if trainable == "lora":
         with initialised_from(generator):
             add_lora(model)

@@ -12,15 +12,17 @@ from plrvo.accounting.selection.search import fitted
 from plrvo.designer.recommendation import recommend
 from plrvo.noise import GridNoise
 from plrvo.noise.specification import AUTO
+from plrvo.records.choices import check_clip
 from plrvo.tasks import catalog
+from plrvo.tasks.choices import check_choices
 from plrvo.tasks.job import Job
 from plrvo.tasks.preset import Preset
-from plrvo.tasks.resolved import choice_of, request_of
-from plrvo.tasks.settings import Streams, check_choices
+from plrvo.tasks.resolved import choice_of
+from plrvo.tasks.settings import Streams
+from plrvo.tasks.tuning.beforehand import listed
 from plrvo.tasks.tuning.held_out import score_ledger, score_noise
-from plrvo.tasks.tuning.space import CHARGED, Listed
+from plrvo.tasks.tuning.space import CHARGED
 from plrvo.tasks.tuning.tuning import Tuning
-from plrvo.training.clipping import check_clip
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
@@ -46,8 +48,8 @@ class Priced:
 def price(tuning: Tuning, preset: Preset) -> Priced:
     """Fit the noise of all plans together."""
     job = tuning.job
-    for optimizer in (job.optimizer, *_listed(tuning, "optimizer")):
-        for schedule in (job.schedule, *_listed(tuning, "schedule")):
+    for optimizer in (job.optimizer, *listed(tuning, "optimizer")):
+        for schedule in (job.schedule, *listed(tuning, "schedule")):
             check_choices(optimizer, schedule)
     dimension, delta = trained_parameters(preset.module), choice_of(job, preset, "delta")
     clipping = Clipping.named(job.clipping or Clipping.flat)
@@ -69,19 +71,14 @@ def price(tuning: Tuning, preset: Preset) -> Priced:
 
 def prepared(job: Job, kept: dict[tuple[Any, ...], Any] | None = None) -> Preset:
     """Data and model of a job."""
-    return catalog.prepare(request_of(job, kept), Streams.from_seed(job.seed).weights)
+    return catalog.prepare(catalog.request_of(job, kept), Streams.from_seed(job.seed).weights)
 
 
 def _combinations(tuning: Tuning, preset: Preset) -> list[Charged]:
     def values(name: str) -> tuple[Any, ...]:
-        return _listed(tuning, name) or (choice_of(tuning.job, preset, name),)
+        return listed(tuning, name) or (choice_of(tuning.job, preset, name),)
 
     return list(itertools.product(*(values(name) for name in CHARGED)))
-
-
-def _listed(tuning: Tuning, name: str) -> tuple[Any, ...]:
-    varied = tuning.vary.get(name)
-    return varied.values if isinstance(varied, Listed) else ()
 
 
 def _single(job: Job, work: Workload, delta: float, epsilon: float, clipping: Clipping) -> Plan:

@@ -19,7 +19,7 @@ from plrvo.noise import Keystream
 from plrvo.records import Receipt
 from plrvo.records.folder import LOCK, RECEIPT
 from plrvo.tasks.resolved import choice_of
-from plrvo.tasks.settings import check_folder
+from plrvo.tasks.tuning.beforehand import check_search
 from plrvo.tasks.tuning.held_out import Split
 from plrvo.tasks.tuning.plans import prepared, price
 from plrvo.tasks.tuning.release import release
@@ -42,13 +42,9 @@ class Outcome:
 
 def begin(tuning: Tuning, out: Path) -> None:
     """Certify, charge and draw; nothing of the private data is looked at but its size."""
-    check_folder(out, resume=False)
-    if (out / FOLDER / "state.json").exists():
-        raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a search")
+    check_search(tuning, out)
     job = tuning.job
     account = None if job.budget is None else Account(job.budget)
-    if account is not None:
-        account.check_takes(None)
     preset = prepared(job)
     delta = choice_of(job, preset, "delta")
     if delta >= 1 / preset.task.size:

@@ -40,6 +40,11 @@ WARNING = (
 )
 
 
+def has_begun(out: Path) -> bool:
+    """Whether a search in this folder has not ended."""
+    return (out / FOLDER / _STATE).exists()
+
+
 @dataclass(frozen=True)
 class Done:
     """What a trial came to; larger is better, and the tag decides between equals."""

@@ -25,12 +25,11 @@ from plrvo.tasks.vision.efficientnet import FEATURES
 from plrvo.tasks.vision.resnet import resnet18
 from plrvo.tasks.vision.scattering import PATHS
 from plrvo.tasks.vision.vit import DEFAULT_CHECKPOINT, vit
+from plrvo.tasks.vision.words import FEATURE_HEAD, SCATTERING, check_model
 from plrvo.validate import InvalidArgument, positive_integer
 
 Shape = tuple[int, int, int]
 
-FEATURE_HEAD, SCATTERING = "efficientnet-lite0-head", "scattering"
-NAMES = ("cnn", "cnn-tanh", "cnn-norm", "logistic", "resnet18", "vit", FEATURE_HEAD, SCATTERING)
 # Below this side nothing is left after the two strided convolutions of the paper's network.
 SMALLEST_SIDE = 16
 
@@ -43,9 +42,8 @@ def build_model(name: str, data_shape: Shape, classes: int, generator: torch.Gen
     """
     channels, height, width = data_shape
     positive_integer(channels=channels, height=height, width=width, classes=classes)
+    check_model(name)
     kind, _, checkpoint = name.partition(":")
-    if kind not in NAMES or (checkpoint and kind != "vit") or name.endswith(":"):
-        raise InvalidArgument("model", name, f"one of {', '.join(NAMES)}, or vit:NAME_OR_FOLDER")
     with initialised_from(generator):
         if kind == "logistic":
             return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))

@@ -9,12 +9,12 @@ from plrvo.tasks.catalog import Request
 from plrvo.tasks.evaluation import classification_metrics
 from plrvo.tasks.preset import Defaults, InMemory, Preset, Task
 from plrvo.tasks.vision.data import ImageData, load_images
-from plrvo.tasks.vision.models import FEATURE_HEAD, SCATTERING, build_model
+from plrvo.tasks.vision.models import build_model
 from plrvo.tasks.vision.recipes import GROUPS, scattering_defaults
-from plrvo.tasks.vision.views import Views, check_views
+from plrvo.tasks.vision.views import Views
+from plrvo.tasks.vision.words import FEATURE_HEAD, SCATTERING, check_views
 from plrvo.training.unwrap import trained_parameters
 from plrvo.training.views import EachView, MeanOverViews
-from plrvo.validate import InvalidArgument
 
 # A linear layer on features that nothing was trained for loses less to the noise than a network that has to learn its
 # filters under it, and its settings were chosen on another data set (`recipes`).
@@ -35,14 +35,12 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     digits = request.name == "digits"
     model = request.model or usual_model(request.name)
     views = request.options.get("views", 1)
-    check_views(request.name, views)
+    check_views(request.name, views, model)
     images = request.loaded("images", lambda: load_images(request.name, request.data_dir))
     data, defaults = images, DIGITS if digits else Defaults()
     if model == FEATURE_HEAD:
         from plrvo.tasks.vision.features import feature_data  # the pretrained network comes with it
 
-        if views > 1:
-            raise InvalidArgument("views", views, f"no value beside the model {model}, whose features are of one view")
         data = request.loaded("features", lambda: feature_data(images))
     elif model == SCATTERING:
         from plrvo.tasks.vision.scattered import scattering_data

@@ -9,19 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from plrvo.tasks.preset import InMemory
-from plrvo.validate import InvalidArgument
+from plrvo.tasks.vision.words import MIRRORED, SHIFTS
 
-SHIFTS = ((0, 0), (0, 2), (0, -2), (2, 0), (-2, 0), (2, 2), (-2, -2), (2, -2), (-2, 2))
 MARGIN = 2
-# What is in a photograph may stand the other way round; a digit may not, and of clothes it is not said.
-MIRRORED = ("cifar-10", "cifar-100")
-
-
-def check_views(name: str, views: int) -> None:
-    """Refuse more views than the list has."""
-    most = len(SHIFTS) * (2 if name in MIRRORED else 1)
-    if views > most:
-        raise InvalidArgument("views", views, f"at most {most}, the views that there are of {name}")
 
 
 def view_of(images: Tensor, number: int, name: str) -> Tensor:

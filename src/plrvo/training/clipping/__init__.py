@@ -20,8 +20,9 @@ form. Either way a weight gradient is computed once, as without privacy. The ide
 - `optimizer`: clips and sums either.
 """
 
+from plrvo.records.choices import check_clip
 from plrvo.training.clipping.module import BookkeepingModule, unsupported_layers
-from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, check_clip, shares_of
+from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin, shares_of
 from plrvo.training.clipping.samples import SamplesModule
 
 __all__ = [

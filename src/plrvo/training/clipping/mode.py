@@ -15,14 +15,6 @@ from plrvo.training.clipping.samples import SamplesModule, WholeModule
 from plrvo.training.views import EachView
 from plrvo.validate import InvalidArgument
 
-MODES = ("auto", "bookkeeping", "hooks", "ghost", "functorch", "alone")
-
-
-def check_mode(mode: str) -> None:
-    """Refuse a mode that is none here."""
-    if mode not in MODES:
-        raise InvalidArgument("grad_sample_mode", mode, "one of " + ", ".join(MODES))
-
 
 def wrapper_of(mode: str, module: nn.Module) -> type[BookkeepingModule]:
     """The wrapper of a mode that was chosen."""

@@ -28,7 +28,6 @@ from torch import Tensor
 from plrvo.training.clipping.contributions import squared_lengths, squared_norms
 from plrvo.training.clipping.module import Book
 from plrvo.training.clipping.precision import in_full_precision, wide
-from plrvo.validate import InvalidArgument
 
 _Base: Any = object  # Opacus's classes have no types
 
@@ -37,9 +36,7 @@ _SMALLEST_FACTOR = 2.0**-122  # smaller ones lose digits in singles
 _ROOM = 1 - 2.0**-20  # for the rounding of factors and products in singles
 _LARGEST_NUMBER = 2.0**63  # among the factors of a gradient
 _LARGEST_IN_CLIPS = 2.0**87
-_SMALLEST_CLIP = 1e-20
 STABILISER = 0.01  # gamma of automatic clipping
-_LARGEST_NORMALISED = 1e4
 
 
 class ClippingMixin(_Base):
@@ -177,14 +174,6 @@ def _normalising(clip: float, norms: Tensor, out: Tensor) -> Tensor:
     """C/(norm + gamma), slightly less; 0 as above."""
     factors = clip * _ROOM / (norms + STABILISER)
     return factors.masked_fill(out | (factors < _SMALLEST_FACTOR), 0.0)
-
-
-def check_clip(clip: float, clipping: str = "flat") -> None:
-    """Refuse a clip below which single precision has too few numbers, and one that would lengthen by too much."""
-    if clipping == "automatic" and clip > _LARGEST_NORMALISED:
-        raise InvalidArgument("clip", clip, "at most 1e4 with automatic clipping, where it is a unit and no more")
-    if clip < _SMALLEST_CLIP:
-        raise InvalidArgument("clip", clip, "at least 1e-20 for training: measure the loss in other units")
 
 
 def shares_of(clip: float, parameters: list[Any]) -> dict[Any, float]:

@@ -12,6 +12,7 @@ import torch
 from plrvo.accounting.correlated import Correlation
 from plrvo.records.visits import ScheduleViolated
 from plrvo.training.ftrl.stream import NoiseStream, keyed_draws
+from plrvo.validate import counted
 
 _Base: Any = object  # Opacus's classes have no types
 
@@ -53,8 +54,8 @@ class CorrelatedMixin(_Base):
     def pre_step(self, closure: Callable[[], float] | None = None) -> Any:
         if not self._check_skip_next_step(pop_next=False) and self._handed_out() != self.steps_taken + 1:
             raise ScheduleViolated(
-                f"step {self.steps_taken} with {self._handed_out()} batches handed out: expected one step for each "
-                "batch of the engine's loader"
+                f"step {self.steps_taken} with {counted(self._handed_out(), 'batch')} handed out: expected one step "
+                "for each batch of the engine's loader"
             )
         return super().pre_step(closure)
 

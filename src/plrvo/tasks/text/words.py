@@ -1,0 +1,33 @@
+"""What is asked for by name of text tasks: what is trained, and data of the hub. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from plrvo.tasks.catalog import Request
+from plrvo.validate import InvalidArgument
+
+TRAINABLE = ("all", "lora", "bias", "head")
+SHORTEST = 4  # tokens
+
+
+def check(request: Request) -> None:
+    """Refuse what no text task has; which models there are, the hub knows."""
+    options = request.options
+    check_trainable(options.get("trainable", "head"))
+    if options.get("data") is not None:
+        check_source(options["data"])
+    length = options.get("max_length")
+    if length is not None and length < SHORTEST:
+        raise InvalidArgument("max_length", length, f"at least {SHORTEST} tokens")
+
+
+def check_trainable(name: str) -> None:
+    """Refuse a part of a model that has no name."""
+    if name not in TRAINABLE:
+        raise InvalidArgument("trainable", name, "one of " + ", ".join(TRAINABLE))
+
+
+def check_source(source: str) -> None:
+    """Refuse what cannot be data of the hub."""
+    kind, _, rest = source.partition(":")
+    if kind != "hf" or not rest:
+        raise InvalidArgument("data", source, "hf:NAME, hf:NAME:CONFIGURATION or hf:FOLDER")
