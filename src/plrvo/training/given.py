@@ -53,10 +53,11 @@ def check_module(module: nn.Module) -> None:
                 f"{name or type(module).__name__} (compiled)",
                 "the module without torch.compile, which leaves out the hooks that see gradients by example",
             )
-        if any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__):
+        of_fsdp = any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__)
+        if of_fsdp or any(hasattr(p, "device_mesh") for p in m.parameters(recurse=False)):  # or sharded otherwise
             raise InvalidArgument(
                 "module",
-                f"{name or type(module).__name__} (FSDP)",
+                f"{name or type(module).__name__} ({'FSDP' if of_fsdp else 'DTensor'})",
                 "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel:"
                 " a process that has a part of the parameters knows no norm of an example's gradient",
             )
