@@ -58,8 +58,9 @@ def check_module(module: nn.Module) -> None:
             raise InvalidArgument(
                 "module",
                 f"{name or type(module).__name__} ({'FSDP' if of_fsdp else 'DTensor'})",
-                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel:"
-                " a process that has a part of the parameters knows no norm of an example's gradient",
+                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel "
+                "(torch.distributed.optim.ZeroRedundancyOptimizer shares out the optimizer's state): modules are tried "
+                "in passes that processes with the rest of the weights have no part in",
             )
     if "forward" not in vars(module) and type(module).forward is nn.Module.forward:
         raise InvalidArgument(
