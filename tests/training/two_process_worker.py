@@ -29,7 +29,7 @@ def optimizer_of(module: torch.nn.Module, apart: bool) -> Any:
 
 
 def train(mode: str, several: bool, apart: bool = False) -> dict[str, torch.Tensor]:
-    """The weights after six steps, the steps in the account, and how many numbers of the optimizer's state are here."""
+    """The weights after six steps, what hooks are shown, the steps in the account, and how large the state here is."""
     module = small_model()
     work = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=dimension_of(module))
     engine = PrivacyEngine(plrvo.Plan.certify(NOISE, work, 1e-4), postprocess="score")
@@ -44,13 +44,16 @@ def train(mode: str, several: bool, apart: bool = False) -> dict[str, torch.Tens
         # As from the operating system, which seeds every process differently: the first one's counts.
         sample_generator=seeded(2 if not several or torch.distributed.get_rank() == 0 else 77),
     )
+    shown: list[torch.Tensor] = []
+    optimizer.attach_step_hook(lambda o: shown.append(torch.cat([p.grad.flatten() for p in o.params])))
     take_steps(model, optimizer, criterion[0] if criterion else torch.nn.CrossEntropyLoss(), loader)
     if apart:
         refuses_checkpoints(engine, model, optimizer)
     weights = torch.cat([p.detach().flatten() for p in module.parameters()])
     state = (original.optim if apart else original).state
     here = sum(t.numel() for of_one in state.values() for t in of_one.values() if isinstance(t, torch.Tensor))
-    return {"weights": weights, "steps": torch.tensor(len(engine.accountant)), "state": torch.tensor(here)}
+    counts = {"steps": torch.tensor(len(engine.accountant)), "state": torch.tensor(here)}
+    return {"weights": weights, "shown": torch.stack(shown), **counts}
 
 
 def refuses_checkpoints(engine: PrivacyEngine, model: Any, optimizer: Any) -> None:
@@ -63,9 +66,10 @@ def main() -> None:
     torch.distributed.init_process_group("gloo")
     found = {f"{mode}.{name}": value for mode in MODES for name, value in train(mode, several=True).items()}
     found |= {f"apart.{name}": value for name, value in train("auto", several=True, apart=True).items()}
-    here = [torch.zeros_like(found["apart.state"]) for _ in range(2)]
-    torch.distributed.all_gather(here, found["apart.state"])
-    found["apart.state"] = torch.stack(here)
+    for name in [name for name in found if name.endswith((".state", ".shown"))]:
+        of_each = [torch.zeros_like(found[name]) for _ in range(2)]
+        torch.distributed.all_gather(of_each, found[name])
+        found[name] = torch.stack(of_each)
     if torch.distributed.get_rank() == 0:
         save_file(found, sys.argv[1])
     torch.distributed.destroy_process_group()

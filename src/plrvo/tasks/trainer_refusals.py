@@ -102,7 +102,7 @@ def _check_processes(args: Any) -> None:
     if args.n_gpu > 1:
         raise InvalidArgument("n_gpu", args.n_gpu, "1: one device for each process, which torchrun starts")
     joined = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
-    started = max(int(os.environ.get(name, "1")) for name in _STARTED)
+    started = max(int(os.environ.get(name) or 1) for name in _STARTED)
     if args.world_size != joined or started > args.world_size:
         raise InvalidArgument(
             "world_size",

@@ -467,7 +467,7 @@ def _is_distributed(module: nn.Module) -> bool:
     if isinstance(module, wrappers):
         return True
     joined = torch.distributed.is_initialized()
-    if (torch.distributed.get_world_size() if joined else int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+    if (torch.distributed.get_world_size() if joined else int(os.environ.get("WORLD_SIZE") or 1)) > 1:  # torchrun's
         warnings.warn(
             "several processes, and a module that is not wrapped for them: each trains a model of its own and "
             "spends a budget of its own (torch.distributed.init_process_group, and "
