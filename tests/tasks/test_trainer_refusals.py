@@ -201,3 +201,30 @@ def test_the_optimizer_the_schedule_and_the_collator_that_are_given_are_used(tmp
     assert trainer._noisy.original_optimizer is optimizer
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 0.5**STEPS)
     assert len(sizes) >= STEPS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ACCELERATE_USE_FSDP", "true", "the whole model"),
+        ("ACCELERATE_USE_DEEPSPEED", "1", "the whole model"),
+        ("ACCELERATE_MIXED_PRECISION", "fp16", "no or bf16"),
+        ("OMPI_COMM_WORLD_SIZE", "2", "a model of its own"),
+    ],
+)
+def test_what_a_launcher_was_told_and_a_private_trainer_cannot_do(tmp_path, monkeypatch, name, value, said):
+    settings = arguments(tmp_path)  # which may read it and set up what is not there
+    monkeypatch.setenv(name, value)
+    settings.mixed_precision = "fp16" if value == "fp16" else settings.mixed_precision
+    module = bert("head")
+    with pytest.raises(InvalidArgument, match=said):
+        PrivateTrainer(module, settings, plan=plan(module), train_dataset=Rows())
+
+
+def test_a_launcher_may_ask_for_bfloat16(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    module, seen = bert("head"), []
+    trainer = made(tmp_path, module)
+    module.classifier.register_forward_hook(lambda m, inputs, output: seen.append(output.dtype))
+    trainer.train()
+    assert torch.bfloat16 in seen

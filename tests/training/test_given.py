@@ -69,3 +69,9 @@ def test_a_delta_that_allows_to_publish_an_example_is_warned_of():
         ask(1e-4)
         with pytest.warns(UserWarning, match="1/N"):
             ask(0.1)
+
+
+def test_a_process_of_torchrun_that_joins_no_others_is_told_so(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.warns(UserWarning, match="each trains a model of its own"):
+        made(plan_of(plrvo.Gaussian(1.0), 1), small_model())

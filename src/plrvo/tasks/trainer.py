@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save as save_tensors
 from torch import nn
 from torch.utils.data import DataLoader
@@ -39,6 +40,7 @@ from plrvo.validate import InvalidArgument
 WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
 PRIVATE = "private.safetensors"  # in each checkpoint: what `resume_from_checkpoint` goes on from; secret
 _FEW = 3  # examples that the objective and the layers are tried with
+_DECISIONS = ("should_training_stop", "should_epoch_stop", "should_log", "should_evaluate", "should_save")
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
 
 
@@ -49,6 +51,8 @@ class _Told(TrainerCallback):
         self._trackers = trackers
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        if not state.is_world_process_zero:  # all processes log the same
+            return
         numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.log(state.global_step, numbers)
@@ -73,6 +77,9 @@ class PrivateTrainer(Trainer):
     has a `reduction` as torch's losses do. `trackers` (`plrvo.training.trackers`) get what is logged, beside those of
     `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are not
     given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged to.
+
+    Processes that `torchrun` or `accelerate launch` started train one model: each computes its share of the plan's
+    batches, noise is added once, and the first process alone writes checkpoints and the receipt.
 
     What it cannot do is refused (`plrvo.tasks.trainer_refusals`): an own `compute_loss`, models with a loss that is not
     known and no criterion for it, callbacks that see gradients before the noise.
@@ -99,7 +106,8 @@ class PrivateTrainer(Trainer):
         refuse.refuse_keywords(kwargs)
         refuse.refuse_overrides(self, PrivateTrainer)
         super().__init__(model=model, args=refuse.checked_arguments(args, plan), **kwargs)
-        self._half = bool(args.bf16)
+        refuse.refuse_accelerator(self.accelerator)
+        self._half = bool(args.bf16) or args.mixed_precision == "bf16"  # accelerate launch has it in the environment
         self.engine = PrivacyEngine(plan, postprocess=postprocess, budget=budget)
         self._criterion: Any = criterion  # None until the model has been asked
         self._options: dict[str, Any] = {
@@ -134,12 +142,16 @@ class PrivateTrainer(Trainer):
             refuse.refuse_callback(callback)
         done = super().train(resume_from_checkpoint=folder, ignore_keys_for_eval=ignore_keys_for_eval)
         wrapper: Any = self._private
+        trained: Any = self.model
         if self.args.save_strategy != "no" and done.global_step < self.args.max_steps:
             self._save_checkpoint(wrapper, None)  # a run goes on from what it released last
         wrapper.to_standard_module()
+        self.model_wrapped = trained
         self.save_model()
-        self._write_receipt()
+        if self.is_world_process_zero():
+            self._write_receipt()
         self.engine.settle()
+        self.accelerator.wait_for_everyone()  # whoever goes on finds weights and receipt
         metrics = {name: value for name, value in done.metrics.items() if name not in _PRIVATE_LOGS}
         # The loss of private examples is not released; NaN would look like a run that diverged.
         return TrainOutput(done.global_step, None, metrics)  # type: ignore[arg-type]
@@ -158,7 +170,12 @@ class PrivateTrainer(Trainer):
         return folder
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """One file for optimizer, ledger and random streams, its owner's alone, in the place of two pickles."""
+        """One file for optimizer, ledger and random streams, its owner's alone, in the place of two pickles.
+
+        The first process's, which has drawn the noise; ledger, batches and optimizer are the same in all of them.
+        """
+        if not self.is_world_process_zero():
+            return
         rates: Any = self.lr_scheduler
         schedule = {name: value for name, value in rates.state_dict().items() if _is_plain(value)}
         self.engine.save_checkpoint(
@@ -180,6 +197,8 @@ class PrivateTrainer(Trainer):
         collate = self._get_collator_with_removed_columns(self.data_collator, description="training")
         data: Any = self.train_dataset
         trained: Any = self.model
+        # The first process's weights are everybody's from here on, and one model is trained.
+        shared = DifferentiallyPrivateDistributedDataParallel(trained) if self.args.world_size > 1 else trained
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
         if self._criterion is None:
@@ -190,7 +209,7 @@ class PrivateTrainer(Trainer):
                 trained, self._clipping, lambda model: self._loss_of(model, few)
             )
         prepared = self.engine.make_private(
-            module=trained,
+            module=shared,
             optimizer=self.create_optimizer(),
             data_loader=plain,
             criterion=self._criterion,
@@ -201,6 +220,13 @@ class PrivateTrainer(Trainer):
         self._criterion = criterion[0] if criterion else self._criterion
         self.optimizer = self._noisy
         return loader
+
+    def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
+        """In several processes the private module: accelerate's own wrapper would add up gradients before the noise."""
+        if training and self.args.world_size > 1:
+            private: nn.Module = self._private
+            return private
+        return super()._wrap_model(model, training, dataloader)
 
     def add_callback(self, callback: Any) -> None:
         """As ever, unless it would see gradients before the noise."""
@@ -233,6 +259,20 @@ class PrivateTrainer(Trainer):
         with torch.autocast(self.args.device.type, torch.bfloat16, enabled=self._half):
             outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
             return self._criterion(outputs, labels_of(batch))
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        """As ever, in all processes or in none: a callback of one that stops would leave the others waiting."""
+        self._agree()
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+        self._agree()
+
+    def _agree(self) -> None:
+        if self.args.world_size > 1:
+            own = [getattr(self.control, name) for name in _DECISIONS]
+            asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
+            torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
+            for name, wanted in zip(_DECISIONS, asked.tolist(), strict=True):
+                setattr(self.control, name, bool(wanted))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Without what is known of private examples, with both epsilons so far: for every tracker of `report_to`."""

@@ -5,6 +5,8 @@
 | `compute_loss`, `training_step`, samplers and loaders of a subclass | steps are taken by the engine, not by these |
 | losses of a model's own that `plrvo.tasks.objective` does not know | without a `criterion` another would be trained |
 | callbacks before the optimizer's step, watched gradients | they see sums without noise |
+| FSDP, DeepSpeed, several devices in one process | no process has all of an example's gradient |
+| processes that `args` do not know of | each would train a model of its own, and claim an epsilon for it alone |
 | float16, fused kernels | a scaler skips steps by gradients before the noise; not shown to keep examples apart |
 """
 
@@ -16,6 +18,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import Trainer, TrainerCallback
 
 from plrvo.accounting import Plan
@@ -35,6 +38,11 @@ _METHODS = (
     *("compute_loss_context_manager", "_inner_training_loop", "_run_epoch", "_wrap_model", "_clip_grad_norm"),
     "_get_grad_norm",
 )
+_PLAIN = ("NO", "MULTI_CPU", "MULTI_GPU")  # of accelerate's kinds: every process has the whole model
+# What `accelerate launch` sets, also where nothing comes of it: whoever asks for it is told.
+_SHARDS = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
+# How many processes torchrun has started, or an MPI, by whichever name.
+_STARTED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 _DEFAULT_EPOCHS = 3.0  # of TrainingArguments: as good as not given
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
 
@@ -61,6 +69,8 @@ def checked_arguments(args: Any, plan: Plan) -> Any:
         raise InvalidArgument(
             "WANDB_WATCH", os.environ["WANDB_WATCH"], "false: it would log gradients before the noise"
         )
+    if args.mixed_precision not in ("no", "bf16"):  # as `accelerate launch` says it, too
+        raise InvalidArgument("mixed_precision", args.mixed_precision, "no or bf16")
     if args.gradient_accumulation_steps != 1:
         raise InvalidArgument(
             "gradient_accumulation_steps",
@@ -68,8 +78,7 @@ def checked_arguments(args: Any, plan: Plan) -> Any:
             "1: the plan's sampling rate says how large a batch is, per_device_train_batch_size how much of it is "
             "in memory at once",
         )
-    if args.world_size > 1 or args.n_gpu > 1:
-        raise InvalidArgument("world_size", args.world_size * max(1, args.n_gpu), "1: one process and one device")
+    _check_processes(args)
     if args.max_steps not in (-1, steps):
         raise InvalidArgument("max_steps", args.max_steps, f"{steps}, the plan's steps, or -1")
     epochs = args.num_train_epochs
@@ -83,7 +92,41 @@ def checked_arguments(args: Any, plan: Plan) -> Any:
     copied = copy.copy(args)
     copied.max_steps, copied.ignore_data_skip = steps, True
     copied.bf16, copied.mixed_precision = False, "no"
+    # Counts of tokens are not for others, and a Trainer would multiply losses that it evaluates by the processes.
+    copied.average_tokens_across_devices = False
     return copied
+
+
+def _check_processes(args: Any) -> None:
+    """One device for each process, and all processes in one run."""
+    if args.n_gpu > 1:
+        raise InvalidArgument("n_gpu", args.n_gpu, "1: one device for each process, which torchrun starts")
+    joined = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    started = max(int(os.environ.get(name) or 1) for name in _STARTED)
+    if args.world_size != joined or started > args.world_size:
+        raise InvalidArgument(
+            "world_size",
+            args.world_size,
+            f"{max(joined, started)}, the processes that were started: each would train a model of its own on the same "
+            "examples (start them by torchrun or accelerate launch, and make TrainingArguments in each)",
+        )
+    if args.world_size > 1 and args.save_on_each_node:
+        raise InvalidArgument("save_on_each_node", True, "False: the first process writes the receipt, once")
+
+
+def refuse_accelerator(accelerator: Any) -> None:
+    """What it would do by itself, whoever has told it: shard the model, whose norms no process would know."""
+    kind = str(getattr(accelerator.distributed_type, "value", accelerator.distributed_type))
+    sharded = [name for name in _SHARDS if os.environ.get(name, "false").lower() in ("1", "true", "yes")]
+    if getattr(accelerator, "parallelism_config", None) is not None:
+        sharded.append("parallelism_config")
+    if kind not in _PLAIN or sharded:
+        raise InvalidArgument(
+            "accelerate",
+            sharded[0] if sharded else kind,
+            "processes that each have the whole model (torchrun, or accelerate launch without FSDP, DeepSpeed and the "
+            "like): one that has a part of it knows no norm of an example's gradient",
+        )
 
 
 def refuse_overrides(trainer: Trainer, private: type[Trainer]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,6 +42,7 @@ from plrvo.training.optimizer import optimizer_class
 from plrvo.training.private_loader import AnySampler, poisson_sampler, private_loader
 from plrvo.training.randomness import generator_for
 from plrvo.training.sampler import size_of
+from plrvo.training.together import check_together
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate
 
@@ -238,6 +240,12 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.seeded |= _is_known(noise_source) or _is_known(sample_source)
         self.grad_sample_mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
         self.isolation = weakest(self.isolation, by_mode(mode, public_loss_weights))
+        if distributed:
+            agreed: dict[str, Any] = {"plan": mechanism.to_dict()}
+            agreed |= {"grad_sample_mode": mode, "loss_reduction": loss_reduction}
+            agreed |= {"expected_batch_size": divisor, "steps_per_epoch": epoch}
+            agreed |= {"sample_generator": type(sample_source).__name__}
+            check_together(module, optimizer, data_loader, size, **agreed)
         self._reserve(module, distributed)
         draws = Draws()
         self.workers = data_loader.num_workers
@@ -460,10 +468,12 @@ def _is_distributed(module: nn.Module) -> bool:
     wrappers = (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
     if isinstance(module, wrappers):
         return True
-    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+    joined = torch.distributed.is_initialized()
+    if (torch.distributed.get_world_size() if joined else int(os.environ.get("WORLD_SIZE") or 1)) > 1:  # torchrun's
         warnings.warn(
             "several processes, and a module that is not wrapped for them: each trains a model of its own and "
-            "spends a budget of its own (opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
+            "spends a budget of its own (torch.distributed.init_process_group, and "
+            "opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
             stacklevel=3,
         )
     return False

@@ -53,12 +53,14 @@ def check_module(module: nn.Module) -> None:
                 f"{name or type(module).__name__} (compiled)",
                 "the module without torch.compile, which leaves out the hooks that see gradients by example",
             )
-        if any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__):
+        of_fsdp = any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__)
+        if of_fsdp or any(hasattr(p, "device_mesh") for p in m.parameters(recurse=False)):  # or sharded otherwise
             raise InvalidArgument(
                 "module",
-                f"{name or type(module).__name__} (FSDP)",
-                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel:"
-                " a process that has a part of the parameters knows no norm of an example's gradient",
+                f"{name or type(module).__name__} ({'FSDP' if of_fsdp else 'DTensor'})",
+                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel "
+                "(torch.distributed.optim.ZeroRedundancyOptimizer shares out the optimizer's state): modules are tried "
+                "in passes that processes with the rest of the weights have no part in",
             )
     if "forward" not in vars(module) and type(module).forward is nn.Module.forward:
         raise InvalidArgument(

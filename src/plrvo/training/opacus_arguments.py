@@ -157,6 +157,11 @@ def check_checkpoint(optimizer: Any, schedulers: Mapping[str, Any], options: Map
     """Arguments of checkpoints."""
     if optimizer is None:
         raise InvalidArgument("optimizer", None, "the private optimizer: its noise and its steps are part of the run")
+    kinds = type(getattr(optimizer, "original_optimizer", optimizer)).__mro__
+    if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in kinds):
+        raise InvalidArgument(
+            "optimizer", kinds[0].__name__, "one whose state is whole in every process: this one's is in several"
+        )
     for name, value in schedulers.items():
         if value is not None and value not in optimizer.schedules.values():
             raise InvalidArgument(

@@ -182,9 +182,15 @@ class NoiseMixin(_Base):
         self._hooks.append(fn)
 
     def add_noise(self) -> None:
-        """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum."""
+        """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum.
+
+        Sums of several processes are added up here, before anybody can see them: only the first one's has noise.
+        """
         if getattr(self, "rank", 0) == 0:
             self.noise.add_to(self.sums, self.generator)
+        if getattr(self, "world_size", 1) > 1:
+            for total in self.sums:
+                torch.distributed.all_reduce(total)
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -194,7 +200,10 @@ class NoiseMixin(_Base):
     def scale_grad(self) -> None:
         """Divide by the expected batch size: all parameters in one call."""
         if self.loss_reduction == "mean":
-            torch._foreach_div_([p.grad for p in self.params], self.expected_batch_size)
+            torch._foreach_div_([p.grad for p in self.params], self._divisor())
+
+    def reduce_gradients(self) -> None:
+        """Opacus's, for who calls it: they are added up already."""
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         super().zero_grad(set_to_none)
@@ -265,8 +274,6 @@ class NoiseMixin(_Base):
                 closure()
         if not self.pre_step():
             return None
-        if hasattr(self, "reduce_gradients"):
-            self.reduce_gradients()
         self._use_released()
         self.watch.pause()
         self._is_stepping = True

@@ -1,0 +1,88 @@
+"""What processes that train one model together must agree on, asked before the first step.
+
+Every process draws the same batch of indices and keeps its share of them, and their sums are added up parameter by
+parameter. So index i must be the same example everywhere: with data that each process has shuffled for itself, an
+example may be in one batch twice, at two clips, and one more example moves others from process to process, in or out
+of a batch. No account covers that, nor clips or parameters that differ. A few examples are compared, not all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from plrvo.training.descendants import not_followed
+from plrvo.training.state import generators_aside, seed_all
+from plrvo.training.structure import leaves
+from plrvo.validate import InvalidArgument
+
+_FEW = 8  # examples that are compared
+_SEED = 20  # of what a data set or a collate function draws, the same everywhere
+
+
+def check_together(
+    module: nn.Module, optimizer: torch.optim.Optimizer, loader: DataLoader[Any], size: int, **settings: Any
+) -> None:
+    """Refuse, in every process, what is not the same in all of them."""
+    own = {
+        "data_loader": f"{size}",
+        "module": _digest(_parameters(module, optimizer)),
+        **{name: repr(value) for name, value in settings.items()},
+    }
+    found: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, (own, _examples(loader, size)))
+    for name in own:
+        if len({others.get(name) for others, _ in found}) > 1:
+            raise InvalidArgument(name, "not the same in all processes", "one run: the same in every process")
+    # Of data that gives another example each time nothing can be said.
+    if all(each is not None for _, each in found) and len({each for _, each in found}) > 1:
+        raise InvalidArgument(
+            "data_loader",
+            "other examples in other processes",
+            "the whole data set in every process, in the same order (a shuffle needs the same seed everywhere): each "
+            "takes its share of a batch by index",
+        )
+
+
+def _parameters(module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterable[bytes]:
+    """Names and shapes, in the order in which their sums are added up."""
+    names = {p: name for name, p in module.named_parameters()}
+    owned = [p for group in optimizer.param_groups for p in group["params"]]
+    return (f"{names[p]} {tuple(p.shape)} {p.requires_grad}".encode() for p in owned)
+
+
+def _examples(loader: DataLoader[Any], size: int) -> str | None:
+    """A digest of some examples as they are collated; None if they are others when they are fetched again."""
+    fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
+    picked = sorted({i * (size - 1) // (_FEW - 1) for i in range(_FEW)})
+
+    def once() -> str:
+        with not_followed(), generators_aside(torch.device("cpu")):
+            seed_all(_SEED)
+            return _digest(_content(leaf) for i in picked for leaf in leaves(loader.collate_fn(fetch([i]))))
+
+    first = once()
+    return first if once() == first else None
+
+
+def _content(leaf: Any) -> bytes:
+    """Of numbers and texts; what else may be in a batch has none that processes could compare."""
+    if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
+        values = leaf.detach().cpu().contiguous().reshape(-1)
+        return f"{tuple(leaf.shape)} {leaf.dtype} ".encode() + values.view(torch.uint8).numpy().tobytes()
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return f"{leaf.shape} {leaf.dtype} {leaf.tolist()}".encode()
+    return repr(leaf).encode() if leaf is None or isinstance(leaf, (int, float, complex, str, bytes)) else b""
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
