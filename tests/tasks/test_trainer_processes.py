@@ -85,6 +85,16 @@ def test_two_processes_go_on_from_the_checkpoint_of_the_first(two):
     assert (folder / "run" / "checkpoint-2" / "private.safetensors").stat().st_mode & 0o077 == 0  # it is secret
 
 
+def test_without_a_seed_batches_are_drawn_together_and_noise_is_secret(two):
+    folder, *found = two
+    first, second = (mine["unseeded"] for mine in found)
+    assert torch.equal(first["weights"], second["weights"])
+    assert first["batches"] == second["batches"]
+    assert first["noise"] != second["noise"]
+    assert verify(folder / "unseeded" / "receipt.json") == []
+    assert json.loads((folder / "unseeded" / "receipt.json").read_text())["run"]["seeded"] is False
+
+
 def test_an_account_is_charged_once(two):
     folder, first, second = two
     assert first["charged"] == second["charged"] == [STEPS]

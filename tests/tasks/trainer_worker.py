@@ -62,7 +62,16 @@ class Shorter(Rows):
 
 
 def trainer(
-    folder, look, trainable="lora", mode="bookkeeping", data=None, budget=None, noise=None, trackers=(), **changes
+    folder,
+    look,
+    trainable="lora",
+    mode="bookkeeping",
+    data=None,
+    budget=None,
+    noise=None,
+    trackers=(),
+    known=True,
+    **changes,
 ):
     module = bert(trainable)
     if rank():  # as models are that were made without a seed
@@ -77,9 +86,9 @@ def trainer(
         grad_sample_mode=mode,
         trackers=trackers,
         budget=budget,
-        noise_generator=seeded(1 + 70 * rank()),
+        noise_generator=seeded(1 + 70 * rank()) if known else None,
         # As from the operating system, which seeds every process differently: the first one's counts.
-        sample_generator=seeded(2 + 70 * rank()),
+        sample_generator=seeded(2 + 70 * rank()) if known else None,
         train_dataset=data or Rows(),
         eval_dataset=Rows(),
         optimizers=(optimizer_of(module), None),
@@ -138,6 +147,14 @@ def charged(folder):
     return [entry.settled for entry in Account(account).state().entries]
 
 
+def unseeded(folder):
+    """Weights, and the words that come next in the streams of batches and of noise."""
+    made = trainer(folder, Look(), trainable="head", known=False)
+    made.train()
+    streams = {"batches": made.engine.sampler.generator, "noise": made._noisy.generator}
+    return {"weights": weights(made.model)} | {name: stream.words(4).tolist() for name, stream in streams.items()}
+
+
 def refused(folder, **options):
     try:
         trainer(folder, Look(), trainable="head", **options).train()
@@ -151,6 +168,7 @@ def everything(folder):
         **{mode: found(folder / mode, mode) for mode in MODES},
         "resumed": resumed(folder),
         "charged": charged(folder / "charged"),
+        "unseeded": unseeded(folder / "unseeded"),
         "shuffled": refused(folder / "shuffled", data=Shuffled()),
         "shorter": refused(folder / "shorter", data=Shorter()),
         "other_plan": refused(folder / "other_plan", noise=plrvo.Laplace(2.0 + rank())),
