@@ -264,7 +264,7 @@ def _furthest(module: nn.Module, expected: Sequence[Any], found: Sequence[Any]) 
     norms = [0.0 if g is None else float(g.double().norm()) for g in expected]
     whole = sum(n * n for n in norms) ** 0.5
     for (name, p), a, b, norm in zip(named, expected, found, norms, strict=True):
-        one, other = (torch.zeros_like(p) if g is None else g for g in (a, b))
+        one, other = (torch.zeros_like(p) if g is None else g.to_dense() for g in (a, b))
         difference = float((one.double() - other.double()).norm())
         if difference > close * (norm + 0.1 * whole):
             return name, difference / max(whole, 1e-30)
