@@ -23,11 +23,12 @@ beside a loop over single examples by autograd. The difference of the two clippe
 |---|---|
 | fast | one backward pass, by book-keeping |
 | fallback | per-example gradients, by a rule of Opacus's or by torch.func, for the layers that need it |
-| functorch | refused in mode "auto" at the first batch; right with `grad_sample_mode="functorch"` |
+| functorch | the whole model once more for each example, with a warning; `grad_sample_mode="functorch"` asks for it |
 | refused | before the first step, in a line that names the fix |
 
-`grad_sample_mode="functorch"` computes the whole model once more for each example: all at once by torch.func, or in a
-loop where that does not get through. `PrivateTrainer` chooses it by itself.
+The last way that works, "functorch", is slower: all examples at once by torch.func, or in a loop where that does not
+get through. What the model has drawn at random in its pass (dropout) is given to each example again. "auto" comes to it
+on the first batch, where gradients by layers are not those of autograd, or cannot be had.
 
 What is not in the list is tried out on its first batch: examples apart, gradients as by autograd; else it is refused.
 """

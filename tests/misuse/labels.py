@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from tests.misuse.losses import one_output
 from tests.misuse.sensitivity import B
@@ -60,10 +61,22 @@ class Table(nn.Module):
 @B.row(
     "score labels by a table that is looked up once for all examples (`h @ table(arange(C)).T`)",
     'refused with the mode that takes it: `grad_sample_mode="functorch"`, where it works',
-    modes=("auto", "bookkeeping", "hooks"),
+    modes=("bookkeeping", "hooks"),
     error=InvalidArgument,
     match='looked up once.*grad_sample_mode="functorch"',
 )
 def table(mode: str) -> None:
     Private("functorch", Table()).train(steps=2)
     Private(mode, Table()).train(steps=1)
+
+
+@B.row(
+    "score labels by such a table, and leave the mode to the engine",
+    'works: "auto" comes to `grad_sample_mode="functorch"` on the first batch, with a warning',
+    modes=("auto", "exact"),
+)
+def table_in_auto(mode: str) -> None:
+    run = Private(mode, Table())
+    with pytest.warns(UserWarning, match="functorch instead of bookkeeping or hooks"):
+        run.train(steps=2)
+    assert run.optimizer.steps_taken == 2

@@ -47,7 +47,7 @@ class Found:
 
     way: str  # fast, fallback, functorch or refused
     difference: float | None  # from the loop, in clips
-    said: str | None  # when it was refused in mode auto
+    said: str | None  # when it was refused in mode auto, or came to functorch in it
 
 
 def measured(case: Case) -> Found:
@@ -55,10 +55,13 @@ def measured(case: Case) -> Found:
     said = None
     for mode in ("auto", "functorch"):
         try:
-            chosen, difference = _difference(case, mode)
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                chosen, difference = _difference(case, mode)
         except (InvalidArgument, RuntimeError) as refused:
             said = said or " ".join(str(refused).split())
             continue
+        said = said or next((str(w.message) for w in heard if "functorch instead" in str(w.message)), None)
         return Found({"bookkeeping": "fast", "hooks": "fallback"}.get(chosen, chosen), difference, said)
     return Found("refused", None, said)
 
@@ -113,24 +116,24 @@ def _difference(case: Case, mode: str) -> tuple[str, float]:
     module, inputs, engine = _made(case), _named(case), plrvo.PrivacyEngine()
     engine.validate(module=module)
     expected = _by_loop(_made(case), inputs, case.dimension)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        private, optimizer, _ = engine.make_private(
-            module=module,
-            optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1),
-            data_loader=DataLoader(_Rows(inputs, case.dimension)),
-            noise_multiplier=1e-9,
-            max_grad_norm=CLIP,
-            grad_sample_mode=mode,
-            expected_batch_size=1,
-            batch_first=case.dimension == 0,
-            **case.options,
-        )
-        given(optimizer, ROWS)
-        _score(_called(private, inputs), case.dimension).mean().backward()
-        optimizer.pre_step()
+    private, optimizer, _ = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1),
+        data_loader=DataLoader(_Rows(inputs, case.dimension)),
+        noise_multiplier=1e-9,
+        max_grad_norm=CLIP,
+        grad_sample_mode=mode,
+        expected_batch_size=1,
+        batch_first=case.dimension == 0,
+        **case.options,
+    )
+    given(optimizer, ROWS)
+    _score(_called(private, inputs), case.dimension).mean().backward()
+    optimizer.pre_step()
     released = torch.cat([p.grad.flatten() for p in optimizer.params]).double()
     chosen = "hooks" if getattr(private, "replaying", ()) else str(engine.grad_sample_mode)
+    if getattr(private, "has_fallen_back", False):
+        chosen = "functorch"
     return chosen, float((released - expected).norm()) / CLIP
 
 

@@ -232,7 +232,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         positive_integer(expected_batch_size=divisor, steps_per_epoch=epoch)
         self.mechanism = mechanism
         mechanism.check_covers(dimension)
-        exact = mechanism.noise.cell > 0
+        exact, asked = mechanism.noise.cell > 0, grad_sample_mode
         if exact:
             grad_sample_mode = check_exact(distributed, grad_sample_mode)
         noise_source = generator_for(exact, noise_generator, "noise_generator")
@@ -256,7 +256,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if mode == ALONE:
             wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction, seeded=self.seeded)
         else:
-            wrapped = wrapper_of(mode, module)(
+            wrapped = wrapper_of(mode, module, asked)(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
             )
         processes = torch.distributed.get_world_size() if distributed else 1

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.misuse.setting import CLASSES, CLIP, Private
 from tests.training.clipping.helpers import assert_equal_to_loop, by_books
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
@@ -170,7 +171,6 @@ def test_autocast() -> None:
     [
         nn.Embedding(4, 3, max_norm=1.0),
         nn.Embedding(4, 3, scale_grad_by_freq=True),
-        nn.Embedding(4, 3, sparse=True),
         nn.InstanceNorm1d(3, affine=True, track_running_stats=True),
         nn.ConvTranspose2d(2, 2, 3),
         nn.Bilinear(2, 2, 2),
@@ -193,3 +193,14 @@ def test_a_layer_that_computes_something_else_has_no_rule() -> None:
 
     assert rule_of(Doubled(2, 2)) is None
     assert rule_of(StrangeRMSNorm(4)) is None
+
+
+@pytest.mark.parametrize("mode", ["auto", "hooks", "functorch"])
+def test_an_embedding_with_sparse_gradients_is_as_one_without(mode: str) -> None:
+    """Sums have noise in every row, so that nothing of it would stay sparse."""
+    x, y = torch.arange(24).view(8, 3) % 5, torch.arange(8) % CLASSES
+    found = []
+    for sparse in (True, False):
+        module = nn.Sequential(nn.Embedding(9, 4, sparse=sparse), nn.Flatten(), nn.Linear(12, CLASSES))
+        found.append(Private(mode, randomised(module)).released(x, y))
+    assert float((found[0] - found[1]).norm()) < 1e-4 * CLIP

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.clipping.again import by_replay
 from plrvo.training.clipping.contributions import PerExample
 from plrvo.training.clipping.copies import copies_of
 from plrvo.training.clipping.layers import has_rules_for
@@ -30,7 +31,7 @@ from plrvo.training.clipping.module import (
     refuse_within_itself,
 )
 from plrvo.training.clipping.precision import in_full_precision, wide
-from plrvo.training.clipping.samples import SamplesModule, by_replay
+from plrvo.training.clipping.samples import SamplesModule
 from plrvo.training.structure import tensors_in
 
 _CLOSE = 1e-3  # relative: rounding is far below, and a wrong copy far above
@@ -62,7 +63,7 @@ class DirectModule(SamplesModule):
         self._failed: list[str] = []  # owners in which a pass has failed, from within
         self._reason = ""
         for name, owner in self._owners.items():
-            leave = partial(self._leave, name, by_replay(self._dimension))
+            leave = partial(self._leave, name, by_replay(self._dimension, self.loss_reduction))
             self._hooks += [
                 owner.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True),
                 owner.register_forward_hook(leave, with_kwargs=True, always_call=True),
@@ -77,6 +78,10 @@ class DirectModule(SamplesModule):
     def replaying(self) -> list[str]:
         """Names of the owners that are computed once more for each example."""
         return sorted(self._replaying)
+
+    @property
+    def is_whole(self) -> bool:
+        return "" in self._replaying
 
     def _within(self, name: str, m: nn.Module, covered: set[nn.Parameter]) -> Any:
         return super()._within(name, m, covered | {p for owner in self._owners.values() for p in own_parameters(owner)})

@@ -221,7 +221,9 @@ def _has_unusual_options(layer: nn.Module) -> bool:
     if isinstance(layer, RNNLinear):
         return True  # called once a time step: the pairs of all calls would be many
     if isinstance(layer, nn.Embedding):
-        return layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse
+        return (
+            layer.max_norm is not None or layer.scale_grad_by_freq
+        )  # `sparse` is a form, and sums have noise everywhere
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
         return layer.track_running_stats
     if isinstance(layer, nn.RMSNorm):

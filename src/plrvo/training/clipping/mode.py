@@ -10,16 +10,18 @@ from torch import nn
 
 from plrvo.accounting import Clipping
 from plrvo.training.clipping.direct import DirectModule
+from plrvo.training.clipping.fallback import falling_back
 from plrvo.training.clipping.module import BookkeepingModule, direct_owners, unsupported_layers
 from plrvo.training.clipping.samples import SamplesModule, WholeModule
 from plrvo.training.views import EachView
 from plrvo.validate import InvalidArgument
 
 
-def wrapper_of(mode: str, module: nn.Module) -> type[BookkeepingModule]:
-    """The wrapper of a mode that was chosen."""
+def wrapper_of(mode: str, module: nn.Module, asked: str = "") -> type[BookkeepingModule]:
+    """The wrapper of a mode that was chosen; where "auto" was asked for, it may come to another in a try."""
     books = DirectModule if direct_owners(module) else BookkeepingModule
-    return {"bookkeeping": books, "functorch": WholeModule}.get(mode, SamplesModule)
+    wrapper = {"bookkeeping": books, "functorch": WholeModule}.get(mode, SamplesModule)
+    return falling_back(wrapper) if asked == "auto" else wrapper
 
 
 def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: bool) -> str:
@@ -42,6 +44,9 @@ def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: b
         return "bookkeeping"
     if mode != "auto":
         raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
+    if any(isinstance(m, nn.EmbeddingBag) and m.weight.requires_grad for m in module.modules()):
+        warnings.warn(f"grad_sample_mode: functorch instead of bookkeeping, which is faster: {reason}", stacklevel=3)
+        return "functorch"
     if clipping is Clipping.l1:
         return "hooks"  # there is no other way
     warnings.warn(f"grad_sample_mode: hooks instead of bookkeeping, which is faster: {reason}", stacklevel=3)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -14,7 +15,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from plrvo.training.apart import closeness
 from plrvo.training.clipping.contributions import Contribution
+from plrvo.training.clipping.drawn import Draw, Drawing
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
@@ -27,13 +30,21 @@ from plrvo.validate import InvalidArgument
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a layer was called with, where torch's generator and its buffers were (if asked for), and which output."""
+    """What a layer was called with, which output has the gradient, and what its pass began with and drew, if asked for.
+
+    `rows`, `number` and `close` are for an output that is one number: of how many examples, its value, and how far from
+    it the same by another way may be.
+    """
 
     args: Any
     kwargs: Any
     generator: Tensor | None = None
     output: int = 0
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    drawn: Sequence[Draw] = ()
+    rows: int = 0
+    number: Tensor | None = None
+    close: float = 0.0
 
     @property
     def first(self) -> Tensor:
@@ -170,6 +181,23 @@ class _Tap(torch.autograd.Function):
         return gradient if ctx.needs_input_grad[0] else None, *[None] * (2 + len(inputs))
 
 
+class _Gradients:
+    """What a try asks of a wrapper."""
+
+    def __init__(self, wrapper: BookkeepingModule) -> None:
+        self._wrapper = wrapper
+
+    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+        return self._wrapper._gradients(score, rows)
+
+    def another_way(self, error: Exception) -> AbstractContextManager[bool]:
+        return self._wrapper.another_way(error)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._wrapper.is_whole
+
+
 class BookkeepingModule(AbstractGradSampleModule):
     """Wraps a module whose layers all have a rule.
 
@@ -196,10 +224,12 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._of_layer: dict[nn.Module, list[Any]] = {}  # hooks, too
         self._attached: dict[nn.Module, list[tuple[nn.Module, dict[str, Any]]]] = {}
         self._replayed: set[nn.Module] = set()  # layers whose pass is computed once more
-        self._starts: dict[nn.Module, tuple[Tensor, dict[str, Tensor]]] = {}  # generator and buffers, before its pass
+        # Of these, in their pass: the generator and buffers before it, and what it draws.
+        self._starts: dict[nn.Module, tuple[Tensor, dict[str, Tensor], Drawing]] = {}
         self._flat_weights: dict[nn.Module, tuple[list[Tensor], Tensor]] = {}  # of recurrent layers in their pass
         self._looked_up_once: set[nn.Module] = set()  # embeddings of numbers that all examples share
-        self._spread: set[nn.Module] = set()  # of these, which give each example its own in the pass under way
+        # Which give each example its own in the pass under way; whether they were looked up with a dimension in front.
+        self._spread: dict[nn.Module, bool] = {}
         names = {p: name for name, p in m.named_parameters()}
         # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
         for name, layer, recorder in self._recorders(m):
@@ -207,7 +237,7 @@ class BookkeepingModule(AbstractGradSampleModule):
         self.watch = Watch(
             unwrapped(m),
             reduction=loss_reduction,
-            per_example=self._gradients,
+            per_example=_Gradients(self),
             dimension=self._dimension,
             public_weights=public_loss_weights,
             on_rows=self._open_book,
@@ -219,6 +249,15 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     def _new_book(self) -> Book:
         return Book()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole module is computed once more for each example, so that there is no mode left to advise."""
+        return False
+
+    def another_way(self, error: Exception) -> AbstractContextManager[bool]:
+        """To compute gradients, as long as what is within does not fail: whether there is one."""
+        return nullcontext(False)
 
     def _recorders(self, m: nn.Module) -> list[tuple[str, nn.Module, Recorder]]:
         found = _ruled(m)
@@ -279,7 +318,8 @@ class BookkeepingModule(AbstractGradSampleModule):
                     m._parameters[name] = p.detach()
         if layer in self._replayed:
             buffers = {name: b.detach().clone() for name, b in layer.named_buffers()}
-            self._starts[layer] = torch.get_rng_state(), buffers
+            self._starts[layer] = torch.get_rng_state(), buffers, (drawing := Drawing())
+            drawing.resume()
         if isinstance(layer, nn.Embedding) and args:
             return (self._for_each_example(layer, args[0]), *args[1:]), kwargs
         return None
@@ -319,12 +359,14 @@ class BookkeepingModule(AbstractGradSampleModule):
         """
         rows = self.book.batch_size
         if ids.ndim > self._dimension and ids.ndim > 1 and ids.shape[self._dimension] == 1 < rows:
+            if ids.ndim == 2 and self._dimension == 0:
+                self._spread[layer] = True
             return ids.expand(*(rows if d == self._dimension else n for d, n in enumerate(ids.shape)))
         if ids.ndim == 1 and self._dimension == 0:
             if len(ids) not in (1, rows):
                 self._looked_up_once.add(layer)
             if layer in self._looked_up_once or len(ids) != rows:
-                self._spread.add(layer)
+                self._spread[layer] = False
                 return ids.expand(rows, len(ids))
         return ids
 
@@ -334,7 +376,11 @@ class BookkeepingModule(AbstractGradSampleModule):
         for m, attached in self._attached.pop(layer):
             m._parameters.update(attached)
         take_own_weights(layer)
-        generator, buffers = self._starts.pop(layer, (None, {}))
+        is_spread, had_one = layer in self._spread, self._spread.pop(layer, False)
+        generator, buffers, drawing = self._starts.pop(layer, (None, {}, None))
+        if drawing is not None:
+            drawing.pause()
+        drawn = drawing.drawn if drawing is not None else []
         if output is None:  # the layer failed; its own error is under way
             return None
         leaves, form = tree_flatten((args, kwargs))
@@ -342,6 +388,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         inputs = [leaves[i] for i in places]
         for i in places:
             leaves[i] = None  # autograd keeps them, as long as it needs them
+        outputs = floating(output)
+        numbers = {i: (t.detach(), closeness(layer)) for i, t in enumerate(outputs) if t.ndim == 0}
 
         @in_full_precision
         def show(output: int, kept: tuple[Tensor, ...], gradient: Tensor) -> None:
@@ -350,19 +398,18 @@ class BookkeepingModule(AbstractGradSampleModule):
             found = dict(zip(places, kept, strict=True))
             given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
             called, named = tree_unflatten(given, form)
-            self._record(name, layer, recorder, Inputs(called, named, generator, output, buffers), gradient)
+            began = (generator, output, buffers, drawn, self.book.batch_size, *numbers.get(output, ()))
+            self._record(name, layer, recorder, Inputs(called, named, *began), gradient)
 
         tap: Any = _Tap.apply
-        outputs = floating(output)
         tapped = {}
         for i, t in enumerate(outputs):
             # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other, nor
             # what the layer itself goes back from: that of layers with a rule is never their output.
             is_kept = layer in self._replayed or len(outputs) > 1 or (t.is_leaf and t.requires_grad)
             tapped[id(t)] = tap(t.clone() if is_kept else t, self._handle, partial(show, i), *inputs)
-        if layer in self._spread:
-            self._spread.remove(layer)
-            tapped = {key: for_each_example(t) for key, t in tapped.items()}
+        if is_spread:
+            tapped = {key: for_each_example(t, had_one) for key, t in tapped.items()}
         return map_tensors(output, lambda t: tapped.get(id(t), t))
 
     def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
@@ -375,7 +422,8 @@ class BookkeepingModule(AbstractGradSampleModule):
                 "module",
                 f"{name} ({type(layer).__name__})",
                 f"the example as the {'second' if self._dimension else 'first'} dimension of every layer; it has "
-                f"{rows} rows in a batch of {self.book.batch_size} examples; {ANY_MODULE}",
+                f"{rows} rows in a batch of {self.book.batch_size} examples, which are those of the first tensor that "
+                f"the module is given: pass the batch first{'' if self.is_whole else f'; {ANY_MODULE}'}",
             )
         self._is_redoing, trying, self.watch.is_trying = True, self.watch.is_trying, True
         try:
@@ -392,6 +440,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         return self.book.batch_size > 0 and (self.watch.in_backward or self._is_comparing)
 
     def _rows_of(self, layer: nn.Module, g: Tensor) -> int:
+        if g.ndim == 0 and layer in self._replayed:  # a number of all examples, which are computed one by one
+            return self.book.batch_size
         return g.shape[self._dimension] if g.ndim > self._dimension else 0
 
     def _is_recording(self) -> bool:

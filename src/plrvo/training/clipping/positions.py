@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from plrvo.validate import InvalidArgument
 
 _NEW_DIMENSION = (torch.Tensor.unsqueeze, torch.unsqueeze)
 _OTHER_SHAPE = (torch.Tensor.view, torch.Tensor.reshape, torch.reshape)
 _REPEATED = (torch.Tensor.repeat,)
+_DROPPED = (functional.dropout, torch.dropout)
 
 
 class ForEachExample(Tensor):
@@ -35,6 +37,10 @@ class ForEachExample(Tensor):
             if func is torch.Tensor.__getitem__ and not found.was_asked:
                 asked, slices = _slices(args[1])
                 return _with_rows(func(found, (slice(None), *slices)), was_asked=asked)
+            if func in _DROPPED and not kwargs.get("inplace"):
+                # Once for all, as the module does it: which ones stay is drawn for one example, and given to each.
+                stays = func(torch.ones_like(found[0], requires_grad=False), *args[1:], **kwargs)
+                return _with_rows(found.as_subclass(Tensor) * stays, was_asked=found.was_asked)
             if func in _REPEATED and _sizes(args[1:]) == (len(found), *[1] * (found.ndim - 1)):
                 return found.as_subclass(Tensor)
             try:
@@ -59,9 +65,9 @@ def _with_rows(t: Tensor, was_asked: bool = False) -> Tensor:
     return made
 
 
-def for_each_example(t: Tensor) -> Tensor:
-    """A tensor (B, T, d) that was looked up as (T, d)."""
-    return _with_rows(t)
+def for_each_example(t: Tensor, had_one: bool = False) -> Tensor:
+    """A tensor (B, T, d) that was looked up as (T, d), or as (1, T, d)."""
+    return _with_rows(t, was_asked=had_one)
 
 
 def _slices(index: Any) -> tuple[bool, tuple[Any, ...]]:
