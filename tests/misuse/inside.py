@@ -80,7 +80,7 @@ def statistic_of_the_last_step(mode: str) -> None:
     run.released(x, y, loss=loss)
 
 
-@B.row("log activations by a hook", "works: no loss is made of them", modes=MODES)
+@B.row("log activations by a hook", "works: no loss is made of them", modes=("bookkeeping", "hooks"))
 def logged_activations(mode: str) -> None:
     run, kept = _hooked(mode, _a_mean)
     run.train()

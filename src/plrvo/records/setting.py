@@ -14,6 +14,7 @@ from plrvo.records.isolation import Isolation
 from plrvo.records.opened import Opened, mapping
 from plrvo.validate import counted, shortened
 
+_SINGLE = (None, "hooks", "functorch", "alone")  # modes with the gradients of single examples
 _RUN_SINCE_2 = ("clipping", "grad_sample_mode", "expected_batch_size", "processes", "seeded")
 
 
@@ -66,7 +67,7 @@ def of_run(read: Opened) -> Iterator[str]:
         yield f"run.isolation is {shortened(isolation)}, and none of {', '.join(Isolation)}"
     elif isolation == Isolation.construction and mode != GradSampleMode.alone:
         yield f"its examples were apart by construction; with grad_sample_mode {shortened(mode)} they were in a batch"
-    if plan.clipping is Clipping.l1 and mode not in (None, "hooks", "alone"):
+    if plan.clipping is Clipping.l1 and mode not in _SINGLE:
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
     adaptive = run.get("adaptive")
     if (adaptive is not None) != (plan.clipping is Clipping.adaptive):
@@ -75,7 +76,7 @@ def of_run(read: Opened) -> Iterator[str]:
         yield f"run.adaptive is {shortened(adaptive)}, and not numbers"
     if adaptive is not None and processes not in (None, 1):
         yield f"it ran in {counted(processes, 'process')}; adaptive clipping has one"
-    if exact and (mode not in (None, "hooks", "alone") or processes not in (None, 1)):
+    if exact and (mode not in _SINGLE or processes not in (None, 1)):
         yield "its noise is exact; that takes single gradients in one process"
     if processes is not None and not (is_count(processes) and processes > 0):
         yield f"run.processes is {shortened(processes)}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.seeded = False  # whether noise or batches come from a generator that somebody may know
         self.isolation: Isolation | None = None  # why no example changes another's gradient, in all steps so far
         self.workers = 0  # of the loader, which draw batches before their step comes
-        self.grad_sample_mode: str | None = None  # the one that make_private chose
+        self._mode: str | None = None  # the one that make_private chose
+        self._wrapped: Callable[[], Any] = lambda: None  # the last module that was made private, held by its owner
         if plan is not None:
             self.accountant.ledger = plan.ledger(0)
 
@@ -238,7 +240,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
         self.seeded |= _is_known(noise_source) or _is_known(sample_source)
-        self.grad_sample_mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
+        self._mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
         self.isolation = weakest(self.isolation, by_mode(mode, public_loss_weights))
         if distributed:
             agreed: dict[str, Any] = {"plan": mechanism.to_dict()}
@@ -259,6 +261,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             wrapped = wrapper_of(mode, module, asked)(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
             )
+        self._wrapped = weakref.ref(wrapped)
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None)
         noisy = (correlated_class(noisy_class) if mechanism.correlation else noisy_class)(
@@ -289,6 +292,11 @@ class PrivacyEngine(opacus.PrivacyEngine):
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
+
+    @property
+    def grad_sample_mode(self) -> str | None:
+        """The mode that make_private chose, or that "auto" has come to on the first batch."""
+        return "functorch" if getattr(self._wrapped(), "has_fallen_back", False) else self._mode
 
     def make_private_with_epsilon(
         self,

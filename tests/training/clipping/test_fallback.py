@@ -181,3 +181,13 @@ def test_only_what_was_asked_as_auto_falls_back() -> None:
     assert issubclass(wrapper_of("bookkeeping", OneTime(), "auto"), BookkeepingModule)
     assert wrapper_of("bookkeeping", OneTime(), "auto") is not BookkeepingModule
     assert falling_back(WholeModule) is WholeModule
+
+
+def test_the_engine_tells_the_mode_that_it_has_come_to() -> None:
+    run = Private("auto", Force())
+    before = run.engine.grad_sample_mode
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run.train(1, loss=lambda out, y: nn.functional.cross_entropy(out, y))
+    assert before != "functorch"
+    assert run.engine.grad_sample_mode == "functorch"
