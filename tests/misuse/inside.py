@@ -87,6 +87,26 @@ def logged_activations(mode: str) -> None:
     assert kept["mean"].isfinite().all()
 
 
+class Anchored(nn.Module):
+    """Makes a constant in its first pass, which the loss uses too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.anchors = nn.Linear(FEATURES, CLASSES), None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.anchors is None:
+            self.anchors = torch.linspace(0, 1, CLASSES) + 0.5
+        return self.linear(x) * self.anchors  # type: ignore[no-any-return]
+
+
+@B.row("make a constant in a pass, and use it in the loss as well", "works: it is made of no example", modes=MODES)
+def constant_of_a_pass(mode: str) -> None:
+    run = Private(mode, Anchored())
+    module: Any = run.plain
+    run.train(3, loss=lambda out, y: functional.cross_entropy(out / module.anchors, y))
+
+
 class OwnLoss(nn.Module):
     """A sum over examples, and a term over the batch that is tiny on ordinary rows."""
 

@@ -17,6 +17,7 @@ from plrvo.noise import Keystream
 from plrvo.records.isolation import NOT_SAID, Isolation, isolation_of, weakest
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipts import make_receipt
+from plrvo.validate import InvalidArgument
 
 SIZE, STEPS = 24, 4
 
@@ -157,3 +158,17 @@ def test_the_weakest_of_all_steps() -> None:
         assert weakest(None, one) is one
         assert weakest(one, Isolation.vouched) is Isolation.vouched
     assert weakest(Isolation.construction, Isolation.tried) is Isolation.tried
+
+
+def test_steps_of_another_engine_or_a_ledger_by_hand_get_no_receipt(tmp_path: Path) -> None:
+    first, second = Run("hooks"), Run("alone")
+    first.step(1)
+    second.step(1)
+    save_model(first.model, str(tmp_path / "model.safetensors"))
+    with pytest.raises(InvalidArgument, match="this engine's make_private"):
+        make_receipt(second.engine, first.optimizer, tmp_path / "model.safetensors", {})
+    third = Run("alone")
+    third.engine.accountant.load_state_dict(first.engine.accountant.state_dict())
+    third.step(1)
+    with pytest.raises(InvalidArgument, match="loaded by hand"):
+        third.receipt(tmp_path)

@@ -5,21 +5,23 @@ import gc
 import torch
 
 from plrvo.training.inside import Inside
+from plrvo.training.operations import memory_of
 
 
 def test_what_a_pass_makes_and_somebody_holds() -> None:
     inside, x, table = Inside(), torch.ones(4, 3), torch.zeros(3)
     before, given = x * 2, {x.untyped_storage()._cdata}
-    inside.begin()
+    inside.begin(given)
     hidden = x @ torch.ones(3, 2)
     mean = hidden.mean(dim=0)
-    table.add_(1.0)
+    table.add_(hidden.sum())
+    constant = torch.zeros(3) + 1
     out = hidden * 2
     view = x[:, :2]
-    inside.end(given, [out])
+    inside.end([out])
     after = out.sum()
     assert [inside.made(t) for t in (hidden, mean, mean[0], table)] == [True] * 4
-    assert [inside.made(t) for t in (x, view, before, out, after)] == [False] * 5
+    assert [inside.made(t) for t in (x, view, before, out, after, constant)] == [False] * 6
     del hidden
     gc.collect()
     left = inside.new_step()
@@ -28,11 +30,11 @@ def test_what_a_pass_makes_and_somebody_holds() -> None:
 
 
 def test_later_passes_are_heard_now_and_then() -> None:
-    inside, heard = Inside(), 0
+    inside, heard, x = Inside(), 0, torch.ones(2)
     for _ in range(8 + 640):
-        inside.begin()
-        made = torch.ones(2) + 1
-        inside.end((), ())
+        inside.begin([memory_of(x)])
+        made = x + 1
+        inside.end(())
         heard += inside.made(made)
         inside.new_step()
     # 8 for certain, and 40 in the mean of 640: fewer than 8 of these have probability below 1e-10.
@@ -41,7 +43,8 @@ def test_later_passes_are_heard_now_and_then() -> None:
 
 def test_a_pass_that_fails_leaves_no_listener_behind() -> None:
     inside = Inside()
-    inside.begin()
+    x = torch.ones(2)
+    inside.begin([memory_of(x)])
     inside.pause()
-    made = torch.ones(2) + 1
+    made = x + 1
     assert not inside.made(made)

@@ -57,6 +57,26 @@ def test_what_is_masked_what_is_constant_and_what_counts_something_else_pass() -
             longest.check(module, call)
 
 
+class Masks(nn.Module):
+    """Takes inputs that are as wide as the number, and no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(50, 4)
+
+    def forward(self, x: Tensor, lengths: Tensor, most: int) -> Tensor:
+        there = (torch.arange(most)[None] < lengths[:, None]).float()[..., None]
+        return (self.words(x).view(-1, most, 4) * there).sum(1) / lengths[:, None]
+
+
+def test_inputs_as_wide_as_the_number_are_cut_with_it() -> None:
+    longest, module = Longest(lambda trying: None), Masks()
+    for most in (9, 7, 8):
+        lengths = torch.arange(1, most + 1)
+        x = torch.randint(1, 50, (most, most)) * (torch.arange(most)[None] < lengths[:, None])
+        longest.check(module, Call((x, lengths, most), {}, most))
+
+
 def test_lengths_of_their_own_are_lengths() -> None:
     class Told(nn.Module):
         def __init__(self) -> None:

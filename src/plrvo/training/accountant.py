@@ -22,6 +22,7 @@ class CertifiedAccountant(IAccountant):
 
     def __init__(self) -> None:
         self._ledger: AnyLedger = Ledger()
+        self.carried = False  # whether steps were taken over by hand: nobody knows how they were taken
         self.ended = False  # whether an account has been told how many steps there were
 
     @property
@@ -80,6 +81,7 @@ class CertifiedAccountant(IAccountant):
         if not state_dict or state_dict.get("mechanism") != self.mechanism():
             raise InvalidArgument("state_dict", dict(state_dict or {}), "the state of a plrvo accountant")
         self.ledger = read_ledger(state_dict["history"], layered=self._ledger.layered)
+        self.carried = self.ledger.steps > 0
 
 
 register_accountant(CertifiedAccountant.mechanism(), CertifiedAccountant, force=True)

@@ -111,6 +111,7 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
         checks.check_optimizer(optimizer_state, optimizer)
         _stand_as(engine, record)
         engine.accountant.load_state_dict({"mechanism": engine.accountant.mechanism(), "history": record["ledger"]})
+        engine.accountant.carried = False  # the file says how its steps were taken
         ftrl.load_state(record.get("correlated"), record["steps_taken"], sampler, optimizer, tensors)
         if isinstance(sampler, PoissonSampler):
             if "generator.sample" in tensors:

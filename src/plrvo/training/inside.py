@@ -2,9 +2,9 @@
 
 A hook, or `forward` itself, may write a statistic of the batch to a place outside of the module, from where a loss
 takes it: no output, so that nothing is carried out again with other examples, and nothing that the module keeps. So
-the memory that a pass makes or writes to is known as long as somebody holds it: a loss of the same step that starts
-from it is refused, and after the step it counts as an output of that (`descendants`). To hear of every operation takes
-time: the first passes are listened to, and some later ones at random.
+the memory that a pass makes from its inputs, or writes that to, is known as long as somebody holds it: a loss of the
+same step that starts from it is refused, and after the step it counts as an output of that (`descendants`). To hear of
+every operation takes time: the first passes are listened to, and some later ones at random.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from plrvo.training.descendants import SIZES_ONLY
 from plrvo.training.modes import Listener
 from plrvo.training.operations import Operation, memory_of, tensors_of, written
 
@@ -29,18 +30,20 @@ class Inside(Listener):
     def __init__(self) -> None:
         super().__init__()
         self._passes = 0
+        self._given = set[int]()
         self._made: dict[int, Any] = {}  # weak references
 
-    def begin(self) -> None:
-        """Before a pass of the module."""
+    def begin(self, inputs: Iterable[int]) -> None:
+        """Before a pass of the module, with the memory of what it is given."""
         self._passes += 1
         if self._passes <= _FIRST or not secrets.randbelow(_AGAIN):
+            self._given = set(inputs)
             self.resume()
 
-    def end(self, inputs: Iterable[int], outputs: Iterable[Tensor]) -> None:
-        """After it: what it was given (by memory), and what it gives, is looked at elsewhere."""
+    def end(self, outputs: Iterable[Tensor]) -> None:
+        """After it: what it gives is looked at elsewhere, as is what it was given."""
         self.pause()
-        for memory in (*inputs, *map(memory_of, outputs)):
+        for memory in (*self._given, *map(memory_of, outputs)):
             self._made.pop(memory, None)
 
     def made(self, t: Tensor) -> bool:
@@ -57,8 +60,10 @@ class Inside(Listener):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        results = tensors_of(result)
         given = {memory_of(t) for t in tensors_of((args, kwargs))}
+        if func.overloadpacket in SIZES_ONLY or not any(m in self._given or m in self._made for m in given):
+            return result  # a constant
+        results = tensors_of(result)
         operation = Operation(func, args, kwargs, results, True, None, None, 0)
         for t in (*(t for t in results if memory_of(t) not in given), *written(operation)):
             if memory_of(t) != id(t):  # sparse tensors have no memory of their own

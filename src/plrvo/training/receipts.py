@@ -50,6 +50,14 @@ def make_receipt(
     run, plan = run or {}, _plan(engine, optimizer, delta)
     if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
+    if optimizer.accountant is not engine.accountant:
+        raise InvalidArgument("optimizer", "another engine's", "the optimizer that this engine's make_private returned")
+    if engine.accountant.carried:
+        raise InvalidArgument(
+            "engine",
+            "a ledger that was loaded by hand",
+            "engine.save_checkpoint and load_checkpoint, which know how the steps of a ledger were taken",
+        )
     ledger = engine.accountant.ledger
     if ledger.steps != optimizer.steps_taken:
         raise InvalidArgument("steps", optimizer.steps_taken, f"{ledger.steps}, the steps in the ledger")

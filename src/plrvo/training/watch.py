@@ -194,7 +194,7 @@ class Watch(Bound):
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
-        self._inside.begin()
+        self._inside.begin(self._given)
         return None
 
     def _try_new_form(self, module: nn.Module, call: Call) -> None:
@@ -255,7 +255,7 @@ class Watch(Bound):
                     self._descendants.add_beside(tensors_in(output), at_a_batch=self.draws.current.out == 1)
                 self.go_on()
             return None
-        self._inside.end(self._given, tensors_in(output))
+        self._inside.end(tensors_in(output))
         self._unchanged.end()
         if self.rows == 0:
             output = without_rows(output, self._dimension)
