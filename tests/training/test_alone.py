@@ -1,6 +1,7 @@
 """Examples that never meet: whatever module, loss and collate function do, one of them moves the sum by one clip."""
 
 import copy
+import functools
 import itertools
 import pickle
 import threading
@@ -8,6 +9,7 @@ import warnings
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.misuse.setting import CLASSES, CLIP, data, mlp
@@ -20,6 +22,7 @@ import plrvo
 from plrvo import InvalidArgument
 from plrvo.noise import Keystream
 from plrvo.training import PrivacyEngine
+from plrvo.training.alone import CollateAlone, FetchAlone
 from plrvo.training.draws import BatchMismatch
 
 X, Y = data().tensors
@@ -626,3 +629,122 @@ def test_what_cannot_be_copied_is_refused_in_make_private() -> None:
     module.lock = threading.Lock()
     with pytest.raises(InvalidArgument, match="deepcopy"):
         Alone(module, list(zip(X, Y, strict=True)))
+
+
+def _running_norm() -> Any:
+    mean = torch.zeros(X.shape[1])
+
+    def norm(x: Tensor) -> Tensor:
+        nonlocal mean
+        mean = mean + x.detach().mean(0)
+        return x - mean
+
+    return norm
+
+
+def _with_a_default(x: Tensor, seen: list[Tensor] = []) -> Tensor:  # noqa: B006
+    seen.append(x.detach().mean(0))
+    return x - seen[0]
+
+
+@functools.lru_cache(maxsize=2)
+def _first_of(length: int) -> list[int]:
+    return []
+
+
+class ByAFunction(nn.Module):
+    """Keeps something in a function, a cache, or a generator of its class."""
+
+    numpy, torch, counter = np.random.default_rng(0), torch.Generator(), itertools.count()
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.body, self.way = mlp(), way
+        self.norm = {"nonlocal": _running_norm(), "default": _with_a_default, "cache": _first_of}.get(way)
+        if way == "hook":
+            norm = _running_norm()
+            self.body.register_forward_pre_hook(lambda module, args: (norm(args[0]),))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.way in ("nonlocal", "default"):
+            x = self.norm(x)
+        elif self.way == "cache":
+            self.norm(x.shape[0]).append(1)
+        elif self.way == "numpy":
+            x = x + float(self.numpy.normal())
+        elif self.way == "torch":
+            x = x + torch.randn(x.shape, generator=self.torch)
+        elif self.way == "counter":
+            x = x * next(self.counter)
+        return self.body(x)
+
+
+@pytest.mark.parametrize("way", ["nonlocal", "default", "cache", "hook", "numpy", "torch", "counter"])
+def test_functions_and_generators_that_copies_share_are_looked_into(way: str) -> None:
+    run = Alone(ByAFunction(way), list(zip(X, Y, strict=True)))
+    with pytest.raises(InvalidArgument, match="passes of copies"):
+        run.released(list(range(12)))
+    run.optimizer.zero_grad()
+    with pytest.raises(InvalidArgument, match="refused before"):  # what it left need not change a second time
+        run.module.backward([run.collate([run.examples[0]])])
+
+
+class Encodes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.seen = mlp(), None
+        self.register_buffer("mean", torch.zeros(X.shape[1]))
+
+    def encode(self, x: Tensor) -> Tensor:
+        self.mean += x.detach().mean(0)
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = x.detach()
+        return self.body(x)
+
+
+def test_what_a_method_writes_in_the_loop_is_refused_and_an_evaluation_leaves_nothing() -> None:
+    run = Alone(Encodes(), list(zip(X, Y, strict=True)))
+    run.released(list(range(12)))
+    run.module.eval()
+    run.module(X)
+    assert run.module._module.seen is None
+    run.module.train()
+    run.released(list(range(12)))
+    run.module._module.encode(X)
+    with pytest.raises(InvalidArgument, match="from step to step"):
+        run.released(list(range(12)))
+
+
+def test_what_is_written_before_a_refusal_is_taken_away() -> None:
+    run = Alone(Shares("closure"), list(zip(X, Y, strict=True)))
+    with pytest.raises(InvalidArgument):
+        run.released(list(range(12)))
+    assert not run.module._module.mean.any()
+
+
+def test_data_sets_and_collate_functions_draw_from_secret_seeds() -> None:
+    class Noisy(list):
+        def __getitem__(self, i: Any) -> Any:
+            torch.rand(100 if i == 0 else 1)  # one that draws more than others
+            return float(torch.rand(())), int(i)
+
+    def draw(seeded: bool) -> list[Any]:
+        torch.manual_seed(0)
+        data = FetchAlone(Noisy(range(4)), seeded)
+        collate = CollateAlone(lambda examples: (examples[0], float(torch.rand(()))), seeded)
+        return collate([data[i] for i in range(4)])
+
+    assert draw(seeded=True) == draw(seeded=True)
+    assert draw(seeded=False) != draw(seeded=False)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    draw(seeded=False)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("nothing", [0, 0.0, torch.tensor(0), torch.zeros(1)])
+def test_a_missing_label_may_give_any_constant(nothing: Any) -> None:
+    run = Alone(mlp(), list(zip(X, Y, strict=True)), lambda m, e: plain(m, e) if e[1] == 0 else nothing)
+    assert bool(run.released(list(range(12))).isfinite().all())

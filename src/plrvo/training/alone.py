@@ -35,7 +35,7 @@ import copy
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ from torch.utils.data import Dataset
 from plrvo.training.bound import Bound
 from plrvo.training.clipping.contributions import PerExample
 from plrvo.training.clipping.module import Book
-from plrvo.training.kept import Digest
+from plrvo.training.kept import Contents, Digest
 from plrvo.training.state import generators_aside, seed_all, sums
 from plrvo.training.unwrap import unwrapped
 from plrvo.validate import InvalidArgument
@@ -68,33 +68,49 @@ def check_alone(criterion: Any, distributed: bool, batch_first: bool) -> None:
 
 
 class FetchAlone(Dataset[Any]):
-    """A data set that is asked for one example at a time, also where it could give a whole batch."""
+    """A data set that is asked for one example at a time, also where it could give a whole batch.
 
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+    Unless the run is `seeded`, each is drawn from a secret seed of its own: that one takes more random numbers than
+    others would else shift theirs, for whoever knows a seed.
+    """
+
+    def __init__(self, dataset: Any, seeded: bool = False) -> None:
+        self.dataset, self._draws = dataset, nullcontext if seeded else _secret_draws
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def __getitem__(self, i: int) -> Any:
         several = getattr(self.dataset, "__getitems__", None)
-        return self.dataset[i] if several is None else several([i])[0]
+        with self._draws():
+            return self.dataset[i] if several is None else several([i])[0]
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else the data set has, for loops and workers that ask for it."""
-        if name.startswith("__") or name == "dataset":
+        if name.startswith("__") or name in ("dataset", "_draws"):
             raise AttributeError(name)
         return getattr(self.dataset, name)
 
 
 class CollateAlone:
-    """A batch as a list of examples, each collated by itself."""
+    """A batch as a list of examples, each collated by itself, with draws of its own."""
 
-    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
-        self.collate = collate
+    def __init__(self, collate: Callable[[list[Any]], Any], seeded: bool = False) -> None:
+        self.collate, self._draws = collate, nullcontext if seeded else _secret_draws
 
     def __call__(self, examples: list[Any]) -> list[Any]:
-        return [self.collate([example]) for example in examples]
+        found = []
+        for example in examples:
+            with self._draws():
+                found.append(self.collate([example]))
+        return found
+
+
+@contextmanager
+def _secret_draws() -> Iterator[None]:
+    with generators_aside(torch.device("cpu")):
+        seed_all(secrets.randbits(32))
+        yield
 
 
 class AloneBook(Book):
@@ -106,8 +122,19 @@ class AloneBook(Book):
 class _Kept:
     """All that a module keeps: parameters, and whatever its attributes lead to."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self._digest, self._weights = Digest(module, identity=True), sums(dict(module.named_parameters()))
+    def __init__(self, module: nn.Module, *, to_put_back: bool = False) -> None:
+        self._digest = Digest(module, identity=True, strict=True)
+        self._weights = sums(dict(module.named_parameters()))
+        self._contents = Contents(module) if to_put_back else None
+        self._parameters = [(p, p.detach().clone()) for p in module.parameters()] if to_put_back else []
+
+    def put_back(self) -> None:
+        """As it was."""
+        with torch.no_grad():
+            if self._contents is not None:
+                self._contents.put_back()
+            for p, before in self._parameters:
+                p.copy_(before)
 
     def differing(self, other: _Kept) -> str | None:
         """The name of something that is not the same."""
@@ -125,32 +152,57 @@ class Unwatched(Bound):
         super().__init__(module)
         self.seen_loss = False
         self._before: _Kept | None = None
+        self._between: dict[str, int] | None = None  # buffers and frozen weights, which no step changes
+        self._refused = ""
         self._hooks = [module.register_forward_pre_hook(self.mark), module.register_forward_hook(self.compare)]
 
     def mark(self, *_: Any) -> None:
         """Tells that the module is an engine's; before a call of it."""
         if self.module is not None:
-            self._before = _Kept(self.module)
+            self._before = _Kept(self.module, to_put_back=True)
 
     def compare(self, *_: Any) -> None:
         """After a call of it."""
         if self.module is not None and self._before is not None:
             before, self._before = self._before, None
-            if name := before.differing(_Kept(self.module)):
+            name = before.differing(_Kept(self.module))
+            if name and not (self.module.training and torch.is_grad_enabled()):
+                before.put_back()  # maps to look at, tables that have grown: nothing that a step may find
+            elif name:
                 what = "nothing that a call in the loop changes, as what it keeps has no noise: call eval() first"
                 raise InvalidArgument("module", name, what)
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Refuse what leaves a trace in the module itself, though copies of it compute."""
-        before = _Kept(self.module) if self.module is not None else None
-        yield
-        if self.module is not None and before is not None and (name := before.differing(_Kept(self.module))):
+        """Refuse what leaves a trace in the module itself, though copies of it compute; and take the trace away."""
+        if self.module is None:
+            yield
+            return
+        if self._refused:  # what it left may be elsewhere too, where a second try would not see it change
+            raise InvalidArgument("module", self._refused, "another one: this one was refused before")
+        self._check_between(self.module)
+        before, name = _Kept(self.module, to_put_back=True), None
+        try:
+            yield
+        finally:
+            if name := before.differing(_Kept(self.module)):
+                before.put_back()
+                self._refused = name
+        if name:
             what = (
                 "nothing that passes of copies of the module change: by a closure, a class, a hook or an object that "
                 "all copies share, an example could reach the next; keep it in attributes of the module"
             )
             raise InvalidArgument("module", name, what)
+
+    def _check_between(self, module: nn.Module) -> None:
+        """What no step trains stays as it is: a method that is called in the loop may write to it as well."""
+        fixed = sums({n: t for n, t in (*module.named_buffers(), *module.named_parameters()) if not t.requires_grad})
+        changed = [name for name, total in fixed.items() if (self._between or fixed).get(name) != total]
+        if changed:
+            what = "buffers and frozen weights that stay as they are from step to step: what they keep has no noise"
+            raise InvalidArgument("module", changed[0], what)
+        self._between = fixed
 
     def __deepcopy__(self, memo: Any) -> Bound:
         return Bound(None)
@@ -243,7 +295,9 @@ class AloneModule(AbstractGradSampleModule):
         ours = [parameters[name] for name in self._trained]
         with torch.enable_grad():
             loss: Any = self._criterion(alone, _copied(example, "examples"))
-            loss = loss.reshape(()) if isinstance(loss, Tensor) and loss.numel() == 1 else loss
+            loss = torch.tensor(float(loss)) if type(loss) in (int, float) else loss  # of a label that is missing
+            loss = loss.reshape(()).float() if isinstance(loss, Tensor) and loss.numel() == 1 else loss
+        torch.clear_autocast_cache()  # of weights that are gone
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise InvalidArgument("criterion", shape, "a tensor of one number, the loss of the one example")

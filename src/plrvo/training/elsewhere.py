@@ -74,6 +74,20 @@ def _of_hooks(name: str, hooks: Mapping[Any, Any]) -> Iterator[Place]:
             yield Place(f"{name}[{i}]", hook, lambda value: None)
 
 
+def plain_hooks(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Functions of the user's that are registered as hooks, which `places` leaves out."""
+    for path, m in module.named_modules():
+        for kind in _HOOKS:
+            for i, hook in enumerate(getattr(m, kind).values()):
+                if isinstance(hook, types.FunctionType) and is_of_the_user(hook):
+                    yield f"{path}.{kind}[{i}]".lstrip("."), hook
+
+
+def is_of_the_user(value: Any) -> bool:
+    """Whether it comes from no library."""
+    return _library(value) not in _LIBRARIES
+
+
 def _is_ours(hook: Any) -> bool:
     while isinstance(hook, functools.partial):
         hook = hook.func

@@ -253,7 +253,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         self.workers = data_loader.num_workers
         self.sampler = sampler = self._sampler(data_loader, mechanism, sample_source, distributed, draws)
         sampler.in_passes(min(epoch, mechanism.steps or epoch), after_budget)
-        loader = private_loader(data_loader, sampler, batch_first, alone=mode == ALONE)
+        loader = private_loader(data_loader, sampler, batch_first, alone=mode == ALONE, seeded=self.seeded)
         wrapped: Any
         if mode == ALONE:
             wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction, seeded=self.seeded)

@@ -12,18 +12,21 @@ import array
 import enum
 import functools
 import hashlib
+import itertools
 import logging
+import random
 import types
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.elsewhere import places
+from plrvo.training.elsewhere import is_of_the_user, places, plain_hooks
 from plrvo.validate import InvalidArgument
 
 SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
@@ -55,10 +58,11 @@ class Digest:
 
     Tensors are told by their values, or (`identity`) by which they are and how often they were written to, and besides
     by their values if they are small and `values` says so. Tensors stay alive with the digest: no other is like them.
+    A `strict` one looks at tensors of any size, into functions (closures, defaults, caches), and at generators.
     """
 
-    def __init__(self, module: nn.Module, *, identity: bool = False, values: bool = True) -> None:
-        self._identity, self._values = identity, values
+    def __init__(self, module: nn.Module, *, identity: bool = False, values: bool = True, strict: bool = False) -> None:
+        self._identity, self._values, self._strict = identity, values, strict
         self._module, self._seen = module, dict[int, str]()
         self._alive: list[Any] = []
         self._own = _of_the_tree(module)
@@ -66,6 +70,8 @@ class Digest:
         for self._name, value in attributes(module):
             self.names[self._name] = self._of(value, 0)
         for self._name, value, _ in places(module):
+            self.names[self._name] = self._of(value, 0)
+        for self._name, value in plain_hooks(module) if strict else ():
             self.names[self._name] = self._of(value, 0)
         if not identity:  # what it returns may be new each time
             for path, m in module.named_modules():
@@ -85,7 +91,10 @@ class Digest:
             return value if isinstance(value, Hashable) else repr(value)
         if isinstance(value, (float, complex)):
             return repr(value)  # a NaN equals nothing
-        if id(value) in self._own or _is_opaque(value) or depth > _DEPTH:
+        if self._strict and (state := drawn_so_far(value)) is not None:
+            return state
+        looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
+        if id(value) in self._own or (_is_opaque(value) and not looks_inside) or depth > _DEPTH:
             return type(value).__name__
         if id(value) in self._seen:
             return "seen in " + self._seen[id(value)]
@@ -105,14 +114,15 @@ class Digest:
             return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
         if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
             return type(value).__name__, id(value), len(value)
-        inside = (self._of(child, depth + 1) for child in children(value))
+        below = inside_of_function(value) if looks_inside else children(value)
+        inside = (self._of(child, depth + 1) for child in below)
         return type(value).__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
         known: tuple[Hashable, ...] = (tuple(t.shape), t.dtype)
         if self._identity:
             known = (id(t), 0 if t.is_inference() else t._version)
-        by_value = not self._identity or (self._values and t.numel() <= SMALL)
+        by_value = not self._identity or (self._values and (self._strict or t.numel() <= SMALL))
         return (*known, tensor_bits(t)) if by_value else known
 
 
@@ -170,6 +180,31 @@ def children(value: Any) -> list[Any]:
         found += value
     found += getattr(value, "__dict__", {}).items()
     return found + list(_slots(value).items())
+
+
+def inside_of_function(function: types.FunctionType) -> list[Any]:
+    """What it keeps from call to call: variables of the function around it, defaults, attributes."""
+    cells = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # a name that has no value yet
+            cells.append(cell.cell_contents)
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [*cells, *defaults, *function.__dict__.items()]
+
+
+def drawn_so_far(value: Any) -> Hashable | None:
+    """How far something has come that has no attributes: a generator, a cache, a counter; None for what is none."""
+    if isinstance(value, torch.Generator):
+        return _hashed(value.get_state().numpy())
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return repr(value.get_state(legacy=False))
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if isinstance(value, functools._lru_cache_wrapper):
+        return tuple(value.cache_info())
+    return repr(value) if isinstance(value, itertools.count) else None
 
 
 def tensor_bits(t: Tensor) -> Hashable:

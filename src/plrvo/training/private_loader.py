@@ -57,11 +57,11 @@ class _OwnLoader(DataLoader[Any]):
 
 
 def private_loader(
-    loader: DataLoader[Any], sampler: AnySampler, batch_first: bool, *, alone: bool = False
+    loader: DataLoader[Any], sampler: AnySampler, batch_first: bool, *, alone: bool = False, seeded: bool = False
 ) -> DataLoader[Any]:
     """The caller's loader with another sampler, which has an answer for a batch of no examples."""
-    collate = CollateAlone(loader.collate_fn) if alone else _with_empty(loader, batch_first)
-    dataset: Any = FetchAlone(loader.dataset) if alone else loader.dataset
+    collate = CollateAlone(loader.collate_fn, seeded) if alone else _with_empty(loader, batch_first)
+    dataset: Any = FetchAlone(loader.dataset, seeded) if alone else loader.dataset
     if not loader.num_workers:
         return _OwnLoader(
             dataset,
