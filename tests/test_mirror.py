@@ -147,6 +147,20 @@ TOGETHER = [
     ("training/test_alone.py", "training: bound", "what binds a module to one engine, in every mode"),
     ("training/test_batches.py", "training: private_loader", "what data sets and collate functions may give"),
     ("training/test_opacus_arguments.py", "training/clipping: mode", "one of the arguments"),
+    ("cli/test_lazy.py", "cli: listed", "the table of commands, beside the commands"),
+    (
+        "cli/test_mistakes_without_torch.py",
+        "tasks: beforehand choices",
+        "mistakes in the words of a run, told without torch",
+    ),
+    ("cli/test_mistakes_without_torch.py", "tasks/tables: words", "mistakes in the words of a run, told without torch"),
+    ("cli/test_mistakes_without_torch.py", "tasks/text: words", "mistakes in the words of a run, told without torch"),
+    ("cli/test_mistakes_without_torch.py", "tasks/vision: words", "mistakes in the words of a run, told without torch"),
+    (
+        "cli/test_mistakes_without_torch.py",
+        "tasks/tuning: beforehand",
+        "mistakes in the words of a run, told without torch",
+    ),
     ("training/test_loop.py", "training: plain", "the loop without noise"),
     (
         "training/clipping/test_module.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,26 @@ def tokens() -> TensorDataset:
 @B.row(
     "have a layer work on `x.flatten(0, 1)`, tokens of all examples in one row",
     "refused on the first batch: rows are not examples",
+    modes=("bookkeeping", "hooks"),
     error=(BatchMismatch, RuntimeError, InvalidArgument),
     match="rows|by example",
 )
 def flattened(mode: str) -> None:
     Private(mode, OnTokens(), examples=tokens()).train()
+
+
+@B.row(
+    'the same with `grad_sample_mode="auto"`, or in exact mode',
+    "works: the whole module is computed once more for each example, and a warning says so",
+    modes=("auto", "exact"),
+)
+def flattened_in_auto(mode: str) -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        run = Private(mode, OnTokens(), examples=tokens())
+        run.train()
+    assert run.engine.grad_sample_mode == "functorch"
+    assert any("functorch instead of" in str(w.message) for w in heard)
 
 
 @B.row(

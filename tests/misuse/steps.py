@@ -18,7 +18,7 @@ from tests.misuse.setting import CLASSES, CLIP, FEATURES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, SubsetRandomSampler
 
 import plrvo
 from plrvo.training import BudgetExhausted, PrivacyEngine
@@ -614,12 +614,6 @@ def _compiled() -> Any:
 
 _module_row("make a compiled module private (`torch.compile`)", _compiled, "without torch.compile")
 _module_row("make a container private that has no forward", lambda: nn.ModuleDict({"a": mlp()}), "a forward of its own")
-_module_row(
-    "use `nn.EmbeddingBag`",
-    lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Linear(4, CLASSES)),
-    r"0 \(EmbeddingBag\).*nn.Embedding",
-    examples=TensorDataset(torch.arange(120).view(60, 2) % 9, data().tensors[1]),
-)
 
 
 class Checkpointed(nn.Module):

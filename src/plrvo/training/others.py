@@ -52,9 +52,9 @@ class Others:
             others = layout.from_rows((~own)[:, None].expand(rows, placed.numel() // rows), placed).to(placed.device)
             if self.holes:
                 return placed.masked_fill(others, torch.nan)
-            size = placed.detach().abs().nan_to_num(0, 0, 0).mean()
+            size = float(placed.detach().double().abs().nan_to_num(0, 0, 0).mean())
             drawn = torch.randn(placed.shape, generator=own_generator()).to(placed)
-            return placed + others * (self.noise * size * drawn)
+            return torch.where(others, placed + self.noise * size * drawn, placed)
         if self.of_others == 1.0:
             return placed
         factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)

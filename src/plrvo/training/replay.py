@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from plrvo.training.layout import Layout
-from plrvo.training.operations import Operation, leading_to, tensors_of, written
+from plrvo.training.operations import Operation, leading_to, started_from, tensors_of, written
 from plrvo.training.others import Others, Turned, own_generator
 from plrvo.training.recording import Recording
 from plrvo.training.targets import Form, Laid, Seen
@@ -63,6 +63,11 @@ class Replay:
         """Losses of one step may share their targets; what comes again in the next one is no target."""
         if self._now.tensors:
             self._before, self._now = self._now, Seen()
+
+    def note(self, steps: Sequence[Operation]) -> None:
+        """What a loss is made of, in every step: what comes again in the next one is a constant."""
+        self._now.add(started_from(steps))
+        self._now.add_made(t for step in steps for t in step.results)
 
     def looks_at_others(
         self, recording: Recording, loss: Tensor, outputs: Sequence[Laid], rows: int, *, again: bool = False
@@ -108,7 +113,7 @@ class Replay:
             if trial.differs_by_labels(same, row, other, labels):
                 return True
             # A loss may look at neighbours alone.
-            if trial.differs(same, Others(row, row, noise=noise), certain):
+            if trial.differs(same, Others(row, row, noise=noise), certain, finite=True):
                 return True
             if trial.differs_by_holes(same, row, other, certain):
                 return True
@@ -164,21 +169,21 @@ class _Trial:
     def __init__(self, steps: list[Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
         self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
 
-    def differs(self, same: list[Any], others: Others, targets: Sequence[Laid]) -> bool:
+    def differs(self, same: list[Any], others: Others, targets: Sequence[Laid], *, finite: bool = False) -> bool:
         """Whether the gradient at a row is another one beside others.
 
         Targets that are not of one piece (a mask, and what it has chosen from labels) are put in one after the other,
         but for masks, which choose from others.
         """
         try:
-            return self._apart(same, self.gradients(others, targets), others.row)
+            return self._apart(same, self.gradients(others, targets), others.row, finite=finite)
         except CannotReplay:
             if not targets:
                 raise
         found = False
         for chosen in ((), *((t,) for t in targets if t[0].dtype != torch.bool)):
             with suppress(CannotReplay):
-                found |= self._apart(same, self.gradients(others, chosen), others.row)
+                found |= self._apart(same, self.gradients(others, chosen), others.row, finite=finite)
         return found
 
     def differs_by_holes(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:

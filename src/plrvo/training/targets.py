@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plrvo.training.layout import Layout
 
-_MOST = 1 << 16  # numbers of which a digest is kept
+_MOST = 1 << 12  # numbers of which a digest is kept
 Laid = tuple[Tensor, Layout | None]  # with the place of its rows; None for a number
 
 
@@ -26,6 +26,11 @@ class Seen:
         for t in tensors:
             self.tensors[id(t)] = weakref.ref(t), t._version
             self._values |= _digests(t)
+
+    def add_made(self, tensors: Iterable[Tensor]) -> None:
+        """What was computed on the way, a constant perhaps that is used again: by itself, not by its numbers."""
+        for t in tensors:
+            self.tensors[id(t)] = weakref.ref(t), t._version
 
     def has(self, t: Tensor) -> bool:
         """Whether it is one of them, and not written to since."""

@@ -94,6 +94,7 @@ class Watch(Bound):
         self._undo = [
             # Before any other hook: what those remember of a pass must not be overwritten by the passes of a try.
             module.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True).remove,
+            module.register_forward_hook(self._leave, always_call=True).remove,  # also where the pass fails
             before_backward(self._check_loss),
         ]
 
@@ -248,6 +249,9 @@ class Watch(Bound):
     def _set_trying(self, trying: bool) -> None:
         self.is_trying = trying
 
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._inside.pause()
+
     def _after(self, module: nn.Module, args: Any, output: Any) -> Any:
         if self.is_trying or module is not self.module or not (module.training and torch.is_grad_enabled()):
             if not self.is_trying:
@@ -307,6 +311,7 @@ class Watch(Bound):
             self._check_statistics(steps)
             if not self._public_weights:
                 self._factors.check(loss, stops, self.rows, weight, self._turn)
+            self._replay.note(steps)
             self._check_terms(loss, outputs, recording, steps)
             self._hooks.begin(outputs, steps)
         self._turn += 1

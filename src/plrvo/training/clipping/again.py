@@ -6,6 +6,7 @@ to each example again (`drawn`), so that gradients are those of the pass that wa
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -157,7 +158,9 @@ def _by_row(
         for randomness, of in (("different", for_all(rows)), ("same", for_any)):
             at_once = vmap(grad(score, has_aux=True), in_dims=places, randomness=randomness)
             try:
-                with _redrawing(inputs, of):
+                with _redrawing(inputs, of), warnings.catch_warnings():
+                    # Of operations that torch.func takes one by one: they are slower, and right.
+                    warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
                     return cast("Found", at_once(*given))
             except RuntimeError as error:  # such as values that decide what is computed
                 failures.append(error)
