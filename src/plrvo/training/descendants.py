@@ -91,6 +91,7 @@ class Descendants(Listener):
             self._next_look = 2 * len(self._known)
 
     def resume(self) -> None:
+        self.look()  # what the step under way has still held may be gone with it
         if self._known:
             super().resume()
 
