@@ -5,13 +5,12 @@ import gc
 import torch
 
 from plrvo.training.inside import Inside
-from plrvo.training.operations import memory_of
 
 
 def test_what_a_pass_makes_and_somebody_holds() -> None:
     inside, x, table = Inside(), torch.ones(4, 3), torch.zeros(3)
-    before, given = x * 2, {x.untyped_storage()._cdata}
-    inside.begin(given)
+    before = x * 2
+    inside.begin([x])
     hidden = x @ torch.ones(3, 2)
     mean = hidden.mean(dim=0)
     table.add_(hidden.sum())
@@ -24,7 +23,7 @@ def test_what_a_pass_makes_and_somebody_holds() -> None:
     assert [inside.made(t) for t in (x, view, before, out, after, constant)] == [False] * 6
     del hidden
     gc.collect()
-    left = inside.new_step()
+    left = inside.let_go()
     assert len(left) == 2
     assert not inside.made(mean)
 
@@ -32,11 +31,11 @@ def test_what_a_pass_makes_and_somebody_holds() -> None:
 def test_later_passes_are_heard_now_and_then() -> None:
     inside, heard, x = Inside(), 0, torch.ones(2)
     for _ in range(8 + 640):
-        inside.begin([memory_of(x)])
+        inside.begin([x])
         made = x + 1
         inside.end(())
         heard += inside.made(made)
-        inside.new_step()
+        inside.let_go()
     # 8 for certain, and 40 in the mean of 640: fewer than 8 of these have probability below 1e-10.
     assert 16 <= heard < 200
 
@@ -44,7 +43,7 @@ def test_later_passes_are_heard_now_and_then() -> None:
 def test_a_pass_that_fails_leaves_no_listener_behind() -> None:
     inside = Inside()
     x = torch.ones(2)
-    inside.begin([memory_of(x)])
+    inside.begin([x])
     inside.pause()
     made = x + 1
     assert not inside.made(made)

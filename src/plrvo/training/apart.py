@@ -185,13 +185,13 @@ def _compare_in_size(
         one, two = first.outputs[use], copies[use]
         fitting = [layout for layout in layouts[use] if layout.fits(two, call.rows)]
         if use[0] == ITSELF and fitting and not any(
-            _close_where_both_are(layout.of(one, call.rows, [0]), layout.of(two, call.rows, [0]), closeness(module))
+            close_where_both_are(layout.of(one, call.rows, [0]), layout.of(two, call.rows, [0]), closeness(module))
             for layout in fitting
         ):  # fmt: skip
             _refuse_mixing(module, use)
 
 
-def _close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
+def close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
     """From their beginning, or up to their end: either may be cut."""
     both = [min(sizes) for sizes in zip(one.shape, two.shape, strict=True)]
     for at_end in (False, True):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from plrvo.training.structure import map_leaves, map_tensors, tensors_in
+from plrvo.validate import InvalidArgument
 
 _FEW = 4  # rows: so many items may be a size, such as (height, width)
 _NUMBERS = (bool, int, float, np.number, np.bool_)
@@ -304,3 +305,12 @@ def without_rows(output: Any, dimension: int) -> Any:
     return map_tensors(
         output, lambda t: t.narrow(dimension, 0, 0) if t.ndim > dimension and t.shape[dimension] == 1 else t
     )
+
+
+def rows_of(args: Any, kwargs: Any, dimension: int = 0) -> int:
+    """How many examples a call of the module has: the size of the first tensor's dimension of examples."""
+    for value in (*args, *kwargs.values()):
+        for tensor in tensors_in(value):
+            if tensor.ndim > dimension:
+                return int(tensor.shape[dimension])
+    raise InvalidArgument("module", "inputs", "a tensor among its inputs, whose first dimension is the example")

@@ -25,7 +25,7 @@ from plrvo.training.operations import Operation, memory_of, tensors_of, written
 _FEW = 64  # of what is known: so many are looked through for those that are gone in every step
 _aten = torch.ops.aten
 # They take a size from a tensor, and no number.
-SIZES_ONLY = {
+_SIZES_ONLY = {
     _aten.empty_like, _aten.zeros_like, _aten.ones_like, _aten.full_like, _aten.rand_like, _aten.randn_like,
     _aten.randint_like, _aten.new_empty, _aten.new_zeros, _aten.new_ones, _aten.new_full, _aten.new_empty_strided,
 }  # fmt: skip
@@ -101,7 +101,7 @@ class Descendants(Listener):
 
     def _follow(self, operation: Operation, outputs: Collection[int], let_go: bool = False) -> None:
         function = getattr(operation.function, "overloadpacket", None)
-        if function in SIZES_ONLY:
+        if function in _SIZES_ONLY:
             return
         changed = written(operation)
         if function in _OVERWRITES and _is_all_of_its_memory(changed[0]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,6 @@ from typing import Any
 import opacus
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from plrvo.accounting import Clipping, Epsilon, Plan, Workload
@@ -43,7 +41,7 @@ from plrvo.training.optimizer import optimizer_class
 from plrvo.training.private_loader import AnySampler, poisson_sampler, private_loader
 from plrvo.training.randomness import generator_for
 from plrvo.training.sampler import size_of
-from plrvo.training.together import check_together
+from plrvo.training.together import check_together, is_distributed
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate
 
@@ -204,7 +202,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             others: arguments that Opacus hands to its optimizers: those of adaptive clipping
                 (`plrvo.training.adaptive`), all of which it needs. Any other is refused.
         """
-        distributed = _is_distributed(module)
+        distributed = is_distributed(module)
         wanted_clipping = clipping or (self.plan.clipping if self.plan else Clipping.flat)
         adaptive = asked_for(wanted_clipping, distributed, others)
         theirs.check_making(poisson_sampling, rand_on_empty, others)
@@ -469,22 +467,6 @@ class PrivacyEngine(opacus.PrivacyEngine):
             return ftrl.batches(self.plan, loader, generator, draws)
         given.check_whole(loader)
         return poisson_sampler(mechanism, loader, generator, distributed, draws)
-
-
-def _is_distributed(module: nn.Module) -> bool:
-    """Whether it is wrapped for several processes; without that, each of them would be a run of its own."""
-    wrappers = (opacus.distributed.DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
-    if isinstance(module, wrappers):
-        return True
-    joined = torch.distributed.is_initialized()
-    if (torch.distributed.get_world_size() if joined else int(os.environ.get("WORLD_SIZE") or 1)) > 1:  # torchrun's
-        warnings.warn(
-            "several processes, and a module that is not wrapped for them: each trains a model of its own and "
-            "spends a budget of its own (torch.distributed.init_process_group, and "
-            "opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
-            stacklevel=3,
-        )
-    return False
 
 
 def _is_known(generator: torch.Generator | Keystream) -> bool:

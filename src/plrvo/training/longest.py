@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.apart import closeness
+from plrvo.training.apart import close_where_both_are, closeness
 from plrvo.training.call import Call
 from plrvo.training.loss_form import ALONE
 from plrvo.training.probe import passes_in_eval
@@ -66,9 +66,9 @@ class Longest:
                         first, again, other = outputs(given), outputs(given), outputs(alone)
                     except Exception:  # a module that takes no such call cannot be tried with it
                         continue
-                    if not _same_where_both_are(first, again, module):
+                    if not _alike(first, again, module):
                         return  # random even in eval mode
-                    if not _same_where_both_are(first, other, module):
+                    if not _alike(first, other, module):
                         raise InvalidArgument(
                             "module",
                             f"the number {value} ({place})",
@@ -76,7 +76,7 @@ class Longest:
                             "of the batch, so that one changes what others are computed from; give a constant, or "
                             f"mask what is padding. {ALONE}",
                         )
-                    self._tried[place] = self._tried.get(place, 0) + 1
+            self._tried[place] = self._tried.get(place, 0) + bool(shorter)
         finally:
             self._on_try(False)
 
@@ -118,15 +118,9 @@ def _lengths(t: Tensor, call: Call) -> list[int] | None:
     return [int(v) for v in (there * places).amax(dim=1)]
 
 
-def _same_where_both_are(one: Any, two: Any, module: nn.Module) -> bool:
-    """Outputs may be cut to the number as well."""
-    close = closeness(module)
-    for a, b in zip(tensors_in(one), tensors_in(two), strict=False):
-        if a.ndim != b.ndim or not a.is_floating_point():
-            continue
-        for d, n in enumerate(map(min, a.shape, b.shape)):
-            a, b = a.narrow(d, 0, n), b.narrow(d, 0, n)
-        size = float(a.abs().nan_to_num(0, 0, 0).max()) if a.numel() else 0.0
-        if not torch.allclose(a.double(), b.double(), rtol=close, atol=close * size, equal_nan=True):
-            return False
-    return True
+def _alike(one: Any, two: Any, module: nn.Module) -> bool:
+    """Where both are: outputs may be cut to the number as well."""
+    pairs = zip(tensors_in(one), tensors_in(two), strict=False)
+    return all(
+        close_where_both_are(a, b, closeness(module)) for a, b in pairs if a.ndim == b.ndim and a.is_floating_point()
+    )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-import torch
 from torch import Tensor
 
+from plrvo.training.kept import tensor_bits
 from plrvo.training.layout import Layout
 
 _MOST = 1 << 12  # numbers of which a digest is kept
@@ -20,12 +19,13 @@ class Seen:
 
     def __init__(self) -> None:
         self.tensors: dict[int, tuple[weakref.ref[Tensor], int]] = {}
-        self._values = set[bytes]()
+        self._values = set[Hashable]()
 
     def add(self, tensors: Iterable[Tensor]) -> None:
         for t in tensors:
             self.tensors[id(t)] = weakref.ref(t), t._version
-            self._values |= _digests(t)
+            if t.numel() <= _MOST:
+                self._values.add(_value(t))
 
     def add_made(self, tensors: Iterable[Tensor]) -> None:
         """What was computed on the way, a constant perhaps that is used again: by itself, not by its numbers."""
@@ -39,15 +39,11 @@ class Seen:
 
     def has_value(self, t: Tensor) -> bool:
         """Whether one of them had the same numbers."""
-        return bool(_digests(t) & self._values)
+        return t.numel() <= _MOST and _value(t) in self._values
 
 
-def _digests(t: Tensor) -> set[bytes]:
-    if t.numel() > _MOST or t.layout != torch.strided or t.is_meta:
-        return set()
-    values = t.detach().cpu().contiguous().reshape(-1)
-    content = values.view(torch.uint8).numpy().tobytes() if values.numel() else b""
-    return {hashlib.sha256(f"{t.dtype}{tuple(t.shape)}".encode() + content).digest()}
+def _value(t: Tensor) -> Hashable:
+    return t.dtype, tuple(t.shape), tensor_bits(t)
 
 
 class Form:

@@ -9,21 +9,42 @@ of a batch. No account covers that, nor clips or parameters that differ. A few e
 from __future__ import annotations
 
 import hashlib
+import os
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from plrvo.training.descendants import not_followed
+from plrvo.training.kept import tensor_bits
 from plrvo.training.state import generators_aside, seed_all
 from plrvo.training.structure import leaves
 from plrvo.validate import InvalidArgument
 
 _FEW = 8  # examples that are compared
 _SEED = 20  # of what a data set or a collate function draws, the same everywhere
+
+
+def is_distributed(module: nn.Module) -> bool:
+    """Whether it is wrapped for several processes; without that, each of them would be a run of its own."""
+    wrappers = (DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
+    if isinstance(module, wrappers):
+        return True
+    joined = torch.distributed.is_initialized()
+    if (torch.distributed.get_world_size() if joined else int(os.environ.get("WORLD_SIZE") or 1)) > 1:  # torchrun's
+        warnings.warn(
+            "several processes, and a module that is not wrapped for them: each trains a model of its own and "
+            "spends a budget of its own (torch.distributed.init_process_group, and "
+            "opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
+            stacklevel=3,
+        )
+    return False
 
 
 def check_together(
@@ -73,9 +94,8 @@ def _examples(loader: DataLoader[Any], size: int) -> str | None:
 
 def _content(leaf: Any) -> bytes:
     """Of numbers and texts; what else may be in a batch has none that processes could compare."""
-    if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
-        values = leaf.detach().cpu().contiguous().reshape(-1)
-        return f"{tuple(leaf.shape)} {leaf.dtype} ".encode() + values.view(torch.uint8).numpy().tobytes()
+    if isinstance(leaf, torch.Tensor):
+        return f"{tuple(leaf.shape)} {leaf.dtype} {tensor_bits(leaf)!r}".encode()
     if isinstance(leaf, (np.ndarray, np.generic)):
         return f"{leaf.shape} {leaf.dtype} {leaf.tolist()}".encode()
     return repr(leaf).encode() if leaf is None or isinstance(leaf, (int, float, complex, str, bytes)) else b""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.bound import Bound
-from plrvo.training.call import Call, Inputs, Lists, without_rows
+from plrvo.training.call import Call, Inputs, Lists, rows_of, without_rows
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
@@ -75,14 +75,13 @@ class Watch(Bound):
         self._recording: Recording | None = None
         self._descendants, self._inside = Descendants(), Inside()
         weakref.finalize(self, self._descendants.forget)
-        weakref.finalize(self, self._inside.pause)
+        weakref.finalize(self, self._inside.forget)
         self._turn = 0  # backward passes of this step
         self._call: Call | None = None  # of the pass under way
         self._moved = Counter[str]()  # how often rows that an operation has moved were tried
         self._found = Tried()
         self._unchanged, self._seen_inputs, self._lists = Unchanged(module), Inputs(), Lists()
         self._inputs: set[int] = set()
-        self._given: set[int] = set()  # their memory
         self._outputs: list[Output] = []
         self._statistics: list[Tensor] = []  # of the batch, that the module has given
         self._learns_before = False  # whether the pass under way has inputs that lead to something that learns
@@ -123,7 +122,7 @@ class Watch(Bound):
         self.pause()
         self._padding.end()
         self._stop_recording()
-        self._descendants.new_step(self._inside.new_step())
+        self._descendants.new_step(self._inside.let_go())
         self._seen_inputs.new_step()
         self._replay.new_step()
 
@@ -174,10 +173,9 @@ class Watch(Bound):
         if self._recording is not None and self._turn == 0:
             self._recording.begin_pass(self._outputs)
         if not self._outputs:
-            self._inputs, self._given, self._statistics = set(), set(), []
+            self._inputs, self._statistics = set(), []
         inputs = tensors_in((args, kwargs))
         self._inputs |= {id(t) for t in inputs}
-        self._given |= {memory_of(t) for t in inputs}
         if any(self._descendants.is_of_an_earlier_step(t) for t in inputs):
             raise InvalidArgument("module", "an input from outputs of an earlier step", _OF_ITS_OWN_STEP)
         self._learns_before = trained_before(inputs, self.rows, self._dimension)
@@ -195,7 +193,7 @@ class Watch(Bound):
         self._call = call
         self._unchanged.begin(call, self._set_trying)
         self._seen_inputs.note(call)
-        self._inside.begin(self._given)
+        self._inside.begin(inputs)
         return None
 
     def _try_new_form(self, module: nn.Module, call: Call) -> None:
@@ -409,12 +407,3 @@ def _watch_of_a_copy() -> Watch:
     watch.module, watch.is_trying, watch._outputs, watch._recording = None, False, [], None
     watch._descendants, watch._inside = Descendants(), Inside()
     return watch
-
-
-def rows_of(args: Any, kwargs: Any, dimension: int = 0) -> int:
-    """How many examples a call of the module has: the size of the first tensor's dimension of examples."""
-    for value in (*args, *kwargs.values()):
-        for tensor in tensors_in(value):
-            if tensor.ndim > dimension:
-                return int(tensor.shape[dimension])
-    raise InvalidArgument("module", "inputs", "a tensor among its inputs, whose first dimension is the example")
