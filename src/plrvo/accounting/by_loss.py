@@ -58,7 +58,8 @@ def dominated_epsilon(
     # A profile is the same in every dimension, and so should be the grid: no digits of another bound.
     guess, best = 2.0 ** math.ceil(math.log2(min(quick, _LARGEST_EPSILON))), quick
     estimates: list[tuple[float, str, tuple[Step, ...], float]] = []
-    for method, steps in _candidates(entries, fresh and only in (None, "profile")):
+    profiles = fresh and only in (None, "profile") and _within_reach(entries, delta, guess, quick)
+    for method, steps in _candidates(entries, profiles):
         if _unsampled(steps):
             value = epsilon(steps, delta)
             best = min(best, value)
@@ -83,6 +84,21 @@ def dominated_epsilon(
             yield method, value
 
 
+def _within_reach(entries: Sequence[Entry], delta: float, guess: float, known: float) -> bool:
+    """Whether profiles can be smaller than a bound that is known.
+
+    They are above Gaussian steps of the same information, which is what gradients in many small shifts come to.
+    """
+    limit = []
+    for noise, work in entries:
+        law = noise.before_rounding.lomax
+        if law is None or noise.shared:
+            return True
+        signal = noise.sensitivity(work.clip, work.dimension) / law[1] * math.sqrt(law[0].information)
+        limit.append(Steps(signal, work.sample_rate, work.steps))
+    return estimate(tuple(_few_kinds(limit)), delta, guess).epsilon <= _WORTH * known
+
+
 def _largest_gift(limit: Estimate, known: float) -> float:
     """About the largest signal of a gift that can be worth it, its search being what takes longest; rounded up.
 
@@ -95,7 +111,7 @@ def _largest_gift(limit: Estimate, known: float) -> float:
 def dominated_delta(entries: Sequence[Entry], epsilon: float, quick: float) -> Iterator[tuple[str, float]]:
     """Methods with their deltas, for steps with fresh noise; `quick` is a bound already."""
     best, tried = quick, set[float]()
-    for method, steps in _candidates(entries, fresh=True):
+    for method, steps in _candidates(entries):
         value = _delta(steps, epsilon)
         best = min(best, value)
         yield method, value
@@ -114,7 +130,7 @@ def coarse_deltas(entries: Sequence[Entry], epsilons: Sequence[float]) -> list[f
     """Bounds on the deltas of all entries at several epsilons, for large deltas: in a moment, and nearly as tight."""
     steps = gaussian_steps(entries)
     best = [1.0] * len(epsilons)
-    for some in [steps] if steps is not None else [list(found) for _, found in _candidates(entries, fresh=True)]:
+    for some in [steps] if steps is not None else [list(found) for _, found in _candidates(entries)]:
         if _unsampled(some):
             found = [_delta(some, epsilon) for epsilon in epsilons]
         else:
@@ -123,8 +139,8 @@ def coarse_deltas(entries: Sequence[Entry], epsilons: Sequence[float]) -> list[f
     return best
 
 
-def _candidates(entries: Sequence[Entry], fresh: bool) -> Iterator[tuple[str, tuple[Step, ...]]]:
-    """Methods with steps that show at least as much as all entries."""
+def _candidates(entries: Sequence[Entry], with_profiles: bool = True) -> Iterator[tuple[str, tuple[Step, ...]]]:
+    """Methods with steps that show at least as much as all entries; profiles are for steps with fresh noise."""
     for some in (
         dominating_steps(entries),
         # One Gaussian step for all: at rates near 1 to pay the excess once is better than to be sampled.
@@ -132,7 +148,7 @@ def _candidates(entries: Sequence[Entry], fresh: bool) -> Iterator[tuple[str, tu
     ):
         if some is not None:
             yield "gdp", tuple(_few_kinds(some))
-    if fresh and (profiles := _profiles(entries)) is not None:
+    if with_profiles and (profiles := _profiles(entries)) is not None:
         yield "profile", tuple(profiles)
 
 

@@ -55,7 +55,9 @@ _PER_SIGNAL = 20  # lattice points
 _SINGLE_UNTIL, _UNTIL = 5.0, 13.0  # y up to which large shifts are added one by one, and the last y, in signals
 _RAISED = 1e-9  # relative, for the rounding of B
 _LEAST_K = 0.3  # the rules of `lomax` are tested from here on
-_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.3, 8.0  # below it moments are as good, above it epsilons are of no use
+_LEAST_SIGNAL, _LARGEST_SIGNAL = 0.3, 8.0  # below it many steps cost less otherwise, above it epsilons are of no use
+_LEAST_SIGNAL_OF_FEW = 0.01  # below it masses of cells would lose more than `_RAISED` to rounding
+FEW = 64  # steps
 _LAPLACE_MAJORANT = math.sqrt(math.pi / 2) * (1 + 2.0**-50)
 
 
@@ -74,8 +76,8 @@ class Profile:
 
 @lru_cache(maxsize=64)
 def profile(law: Lomax, clip: float) -> Profile | None:
-    """The dominating pair of a shift by up to `clip` (in units of the law), None where it is not worth while."""
-    if not worth_while(law, clip):
+    """The dominating pair of a shift by up to `clip` (in units of the law), None where it has none (`worth_while`)."""
+    if not worth_while(law, clip, few=True):
         return None
     step, near, last = lattice(clip * math.sqrt(law.information))
     y = step * np.arange(last + 1.0)
@@ -86,10 +88,14 @@ def profile(law: Lomax, clip: float) -> Profile | None:
     return hull_pair(y, bound)
 
 
-def worth_while(law: Lomax, clip: float) -> bool:
-    """Whether a shift by up to `clip` has a bound that may be better than others."""
+def worth_while(law: Lomax, clip: float, few: bool) -> bool:
+    """Whether a shift by up to `clip` has a bound that may be better than others, in few steps (`FEW`) or in many.
+
+    The pair has the worst gradient of every level. Where shifts are small these differ, and every step pays for that.
+    """
     signal = clip * math.sqrt(law.information)
-    return _LEAST_SIGNAL <= signal <= _LARGEST_SIGNAL and clip <= LARGEST_CLIP and law.k >= _LEAST_K
+    least = _LEAST_SIGNAL_OF_FEW if few else _LEAST_SIGNAL
+    return least <= signal <= _LARGEST_SIGNAL and clip <= LARGEST_CLIP and law.k >= _LEAST_K
 
 
 def lattice(signal: float) -> tuple[float, int, int]:

@@ -13,7 +13,16 @@ from functools import lru_cache
 import numpy as np
 
 from plrvo.accounting.domination import gaussian_signal
-from plrvo.accounting.profile import ENERGIES, Profile, energy_bounds, hull_pair, lattice, profile, worth_while
+from plrvo.accounting.profile import (
+    ENERGIES,
+    FEW,
+    Profile,
+    energy_bounds,
+    hull_pair,
+    lattice,
+    profile,
+    worth_while,
+)
 from plrvo.accounting.revealed import gaussian_curves, levels, mixed_gaussian_pair, revealed_shifts
 from plrvo.accounting.sampled_profile import ProfileSteps
 from plrvo.accounting.workload import Workload
@@ -28,25 +37,26 @@ _WHOLE = 2.0  # mean shifts: up to here by the table
 def profile_steps(noise: Noise, work: Workload) -> ProfileSteps | None:
     """The steps of a workload; None where the noise has no profile, or none that is worth while."""
     continuous = noise.before_rounding
-    clip = noise.sensitivity(work.clip, work.dimension)
+    clip, few = noise.sensitivity(work.clip, work.dimension), work.steps <= FEW
     if continuous.shared and continuous.seed is not None:
-        pair = _shared_pair(continuous.seed, clip)
+        pair = _shared_pair(continuous.seed, clip, few)
     elif continuous.lomax is not None:
         law, unit = continuous.lomax
-        pair = profile(law, math.nextafter(clip / unit * (1 + 2.0**-50), math.inf))
+        shift = math.nextafter(clip / unit * (1 + 2.0**-50), math.inf)
+        pair = profile(law, shift) if worth_while(law, shift, few) else None
     else:
         return None
     return None if pair is None else ProfileSteps(pair, work.sample_rate, work.steps)
 
 
 @lru_cache(maxsize=64)
-def _shared_pair(seed: Seed, clip: float) -> Profile | None:
+def _shared_pair(seed: Seed, clip: float, few: bool) -> Profile | None:
     shifts = revealed_shifts(seed, clip)
     if shifts is None:
         return None
     signals = np.array([gaussian_signal(float(s), float(s)) for s in shifts.sizes])
     end = min(shifts.largest, _WHOLE * shifts.mean)
-    if not worth_while(_LAPLACE, end):
+    if not worth_while(_LAPLACE, end, few):
         return mixed_gaussian_pair(signals, shifts)
     step, near, last = lattice(end)
     y = levels(step, step * last, 8 * shifts.largest + shifts.largest**2 / 2)

@@ -62,7 +62,7 @@ class Correlation:
         if isinstance(self.participation, CyclicPoisson):
             if not isinstance(self.strategy, Banded) or self.restart_every is not None:
                 raise InvalidArgument("participation", "cyclic", "a banded strategy without restarts")
-            if len(self.strategy.values) > self.participation.groups:
+            if not self.strategy.apart(self.participation.groups):
                 raise InvalidArgument("groups", self.participation.groups, "at least as many groups as bands")
 
     @property
@@ -111,6 +111,12 @@ class Correlation:
         positive_integer(steps=steps)
         self.check(steps)
         return _sensitivity(self, steps, steps if taken is None else taken)
+
+    def of_visit(self, steps: int, taken: int) -> Sensitivity | None:
+        """Of a single visit, where no row holds two visits of one example; None elsewhere."""
+        if isinstance(self.participation, CyclicPoisson) or self.participation.visits(taken) == 1:
+            return self.sensitivity(steps, taken)
+        return _longest_column(self, taken) if self.strategy.apart(self.participation.separation) else None
 
     def row_sums(self, steps: int, taken: int) -> Array:
         """How far an example with equal gradients moves each row, in units of the clip, in one bad pattern.
@@ -166,9 +172,7 @@ def _tuples(value: Any) -> Any:
 @lru_cache(maxsize=512)
 def _sensitivity(correlation: Correlation, steps: int, taken: int) -> Sensitivity:
     if isinstance(correlation.participation, CyclicPoisson):
-        longest = correlation.strategy.gram(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), taken)
-        value = float(longest[0]) ** 0.5 * _margin(correlation.strategy, 1, taken)
-        return Sensitivity(value, correlation.strategy.touched(taken), 0)
+        return _longest_column(correlation, taken)
     parts, participation = correlation.parts(taken, steps), correlation.order
     if participation.fixed:
         squares = _fixed(parts, participation.steps_per_epoch)
@@ -181,6 +185,13 @@ def _sensitivity(correlation: Correlation, steps: int, taken: int) -> Sensitivit
         visits * max(strategy.touched(length) for _, length, strategy in parts),
     )
     return Sensitivity(square**0.5 * _margin(correlation.strategy, visits, taken), rows, offset)
+
+
+def _longest_column(correlation: Correlation, taken: int) -> Sensitivity:
+    """Of the first step of a banded strategy: no later one, and none before or after a restart, enters more rows."""
+    first = np.zeros(1, dtype=np.int64)
+    square = float(correlation.strategy.gram(first, first, taken)[0])
+    return Sensitivity(square**0.5 * _margin(correlation.strategy, 1, taken), correlation.strategy.touched(taken), 0)
 
 
 def _margin(strategy: Strategy, visits: int, taken: int) -> float:

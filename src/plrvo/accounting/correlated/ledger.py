@@ -10,7 +10,7 @@ the Gaussian bound of the theorem wherever Theorem 2 holds, and less in low dime
 - A shared scale u is cut in every row. Given u a row costs at most alpha (alpha-1) u^2 |Delta_r|^2 / 2, and the worst
   case puts the whole shift into one row (`Noise.log_stream_moment`).
 - With cyclic sampling each visit is a release of its own, sampled with its coin: DP-SGD with clip |column of S| C and
-  dimension bands * n.
+  dimension bands * n. Without it so is a single visit, and every visit where no row holds two of them, at a rate of 1.
 - `published` is the paper's formula for that release. Without sampling and with a scale per coordinate it is a valid
   bound, if a loose one.
 - `lower` attacks with one gradient, the same in every visit of the worst fixed pattern and hence in every row, spread
@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from plrvo.accounting.certified import (
     quick_epsilon,
     rdp_certificate,
 )
-from plrvo.accounting.correlated.correlation import Correlation
+from plrvo.accounting.correlated.correlation import Correlation, Sensitivity
 from plrvo.accounting.correlated.participation import CyclicPoisson
 from plrvo.accounting.gaussian_curve import gaussian_epsilon
 from plrvo.accounting.ledger import Ledger
@@ -104,24 +105,33 @@ class CorrelatedLedger(AnyLedger):
 
     def release(self) -> Workload:
         """The one release that costs at least as much as all rows so far; one for each visit where they are sampled."""
-        found, visits = self.correlation.sensitivity(self.work.steps, self.taken), self.correlation.participation
+        if isinstance(self.correlation.participation, CyclicPoisson) and (visits := self.visits()) is not None:
+            return visits
+        return self._release_of(self.correlation.sensitivity(self.work.steps, self.taken))
+
+    def visits(self) -> Workload | None:
+        """A release for each visit so far, where no row holds two visits of an example; None elsewhere."""
+        found, visits = self.correlation.of_visit(self.work.steps, self.taken), self.correlation.participation
+        if found is None:
+            return None
+        rate = visits.sample_rate if isinstance(visits, CyclicPoisson) else 1.0
+        return replace(self._release_of(found), sample_rate=rate, steps=visits.visits(self.taken))
+
+    def _release_of(self, found: Sensitivity) -> Workload:
         clip = math.nextafter(found.value * (1 + 2.0**-51) * self.work.clip, math.inf)  # a root and a product
-        one = Workload(1.0, 1, clip, found.rows * self.work.dimension)
-        if not isinstance(visits, CyclicPoisson):
-            return one
-        return replace(one, sample_rate=visits.sample_rate, steps=visits.visits(self.taken))
+        return Workload(1.0, 1, clip, found.rows * self.work.dimension)
 
     def certified(self, delta: float) -> Certificate:
-        """By Gaussian rows as well, where that is proved; profiles and gifts are for steps with fresh noise.
+        """By all rows as one stream; and visit by visit, where that is possible, as of steps with fresh noise.
 
-        Those are where a visit enters one row: what it shifts was chosen before the noise of that row was seen.
+        What a visit shifts is chosen before any noise of its rows was seen (theory, Theorem 4).
         """
-
-        def smallest(entries: Sequence[Entry], delta: float) -> Certificate:
-            fresh = all(release.dimension == self.work.dimension for _, release in entries)
-            return certified_epsilon(entries, delta, fresh=fresh)
-
-        return self._bound(smallest, delta)
+        found = self._bound(partial(certified_epsilon, fresh=False), delta)
+        if not self.taken or self.noise.shared or (visits := self.visits()) is None:
+            return found
+        with np.errstate(over="ignore"):
+            by_visits = certified_epsilon([(self.noise, visits)], delta)
+        return min(found, by_visits, key=lambda certificate: certificate.value)
 
     def quick(self, delta: float) -> Certificate:
         return self._bound(quick_epsilon, delta)

@@ -63,6 +63,10 @@ class Strategy(ABC):
     def touched(self, length: int) -> int:
         """The largest number of rows that the sum of one step enters."""
 
+    def apart(self, separation: int) -> bool:
+        """Whether no row holds two steps that are so far apart."""
+        return False
+
     @abstractmethod
     def matrix(self, length: int) -> Array:
         """S itself, row by row in the order of release. For small lengths."""

@@ -109,6 +109,9 @@ class Banded(Toeplitz):
         if len(self.values) > length:
             raise InvalidArgument("bands", len(self.values), f"at most {length}, the steps of the strategy")
 
+    def apart(self, separation: int) -> bool:
+        return len(self.values) <= separation
+
     def coefficients(self, length: int) -> Array:
         return np.array(self.values[:length])
 
