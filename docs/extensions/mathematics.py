@@ -1,4 +1,4 @@
-"""A hook of mkdocs: formulas of the theory, written in plain characters, become MathML, which browsers typeset.
+"""A hook of mkdocs: formulas of proofs, written in plain characters, become MathML, which browsers typeset.
 
 No script and no font is needed. What is not a formula (a name of the library, words) stays code: a formula has letters,
 numbers, operators and the functions below, and nothing else.
@@ -28,6 +28,8 @@ _TOKEN = re.compile(
 _PRETTY = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "*": "·"}
 _SIGNED = ("number", "name", "letter")  # what a sign in a script belongs to; it stands alone in (x)_+
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+PAGES = ("theory", "selection", "tight")  # how the names of pages with proofs begin
+LONG = 24  # characters, from which on a phone may be too narrow for a formula
 
 
 class NotAFormula(ValueError):
@@ -184,11 +186,12 @@ def mathml(text: str, words: bool = False) -> str:
 
 
 def inline(code: str) -> str | None:
-    """The formula in a line of text, or None where this is none."""
+    """The formula in a line of text, or None where this is none. A long one scrolls where the page is narrower."""
     try:
-        return f"<math>{mathml(code)}</math>"
+        found = f"<math>{mathml(code)}</math>"
     except NotAFormula:
         return None
+    return f'<span class="long">{found}</span>' if len(code) > LONG else found
 
 
 def display(block: str) -> str | None:
@@ -221,5 +224,5 @@ def typeset(page: str) -> str:
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
-    """Typeset the theory."""
-    return typeset(content) if page.file.src_uri.startswith("theory") else content
+    """Typeset pages with proofs."""
+    return typeset(content) if page.file.src_uri.startswith(PAGES) else content

@@ -24,7 +24,7 @@ class Picture:
 PICTURES = (
     # The noise of the last row of the paper's CNN tables, whose published epsilon is refuted.
     Picture(
-        "report.png",
+        "report",
         (
             *("digits", "--model", "logistic", "--noise", "gamma", "--k", "40000", "--theta", "6e-5", "--clip", "0.5"),
             *("--sample-rate", "0.01", "--steps", "300", "--seed", "0"),
@@ -32,7 +32,7 @@ PICTURES = (
         2130,
     ),
     # What the first page of the site trains: fresh noise, so that every drawing shows another run.
-    Picture("report-front.png", ("digits", "--epsilon", "3"), 1420),
+    Picture("report-front", ("digits", "--epsilon", "3"), 1420),
 )
 
 
@@ -44,9 +44,10 @@ def main() -> None:
             run, page_file = f"{place}/{picture.name}/digits", Path(place) / f"{picture.name}.html"
             plrvo(["train", *picture.train, "--out", run])
             plrvo(["report", run, "--out", str(page_file)])
-            page = browser.new_page(viewport={"width": 980, "height": picture.height})
-            page.goto(page_file.as_uri())
-            page.screenshot(path=IMAGES / picture.name)
+            for ending, scheme in (("", "light"), ("-dark", "dark")):
+                page = browser.new_page(viewport={"width": 980, "height": picture.height}, color_scheme=scheme)
+                page.goto(page_file.as_uri())
+                page.screenshot(path=IMAGES / f"{picture.name}{ending}.png")
         browser.close()
 
 

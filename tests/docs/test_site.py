@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from docs.extensions.mathematics import display, inline
+from docs.extensions.mathematics import PAGES, display, inline
 from docs.extensions.theory_pages import sections
 from tests.browser import PATIENCE
 
@@ -69,7 +69,7 @@ def test_every_link_leads_to_a_place_on_disk_and_nothing_is_loaded_from_elsewher
 def test_pages_open_from_disk_without_a_word_and_without_a_request(site: Path, browser: Any) -> None:
     said: list[str] = []
     asked: list[str] = []
-    page = browser.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
+    page = browser.new_context(offline=True, viewport={"width": 360, "height": 800}).new_page()
     page.set_default_timeout(PATIENCE)
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -78,6 +78,7 @@ def test_pages_open_from_disk_without_a_word_and_without_a_request(site: Path, b
         if file.name != "404.html":
             page.goto(file.as_uri(), wait_until="load")
             assert said == [], file.name
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, file.name  # of a phone
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
@@ -102,6 +103,8 @@ def test_search_answers_from_disk_and_copies_are_what_was_typed(site: Path, brow
             return code.innerText
         })"""
     )
+    scrolled = "code => code.scrollWidth > code.clientWidth + 1"
+    assert not page.evaluate(f"[...document.querySelectorAll('pre > code')].some({scrolled})")  # nothing is cut off
     sessions = [text for text in typed if "plrvo verify" in text]
     assert sessions
     assert all(not re.search(r"^\$|verified|certified epsilon", text, re.MULTILINE) for text in sessions)
@@ -119,6 +122,13 @@ def test_formulas_are_told_from_names() -> None:
     assert shown.count("<mtr>") == 2
     assert "<munderover>" in shown
     assert "<code>Noise.log_moment</code>" in shown
+
+
+def test_what_a_script_ends_with_is_seen() -> None:
+    """Of e^A(x) it is not: A alone would be raised."""
+    for page in (ROOT / "docs").glob("*.md"):
+        if page.name.startswith(PAGES):
+            assert re.findall(r".*\^[^\W\d]\(.*", page.read_text(encoding="utf-8")) == [], page.name
 
 
 def test_every_section_of_the_theory_is_a_page() -> None:
