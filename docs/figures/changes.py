@@ -17,6 +17,7 @@ from typing import Any
 from plrvo.noise import noise_from_dict
 from plrvo.paper.document import FILE, read_reproduction
 from plrvo.paper.study_narrower import IN_HIGH_DIMENSION, NEGLIGIBLE
+from plrvo.paper.wording import share
 
 RESULTS = Path(__file__).parents[2] / "results"
 STUDY = "study-narrower"
@@ -67,9 +68,9 @@ class Changes:
         which = f" ({'; '.join(old)})" if len(old) < len(states) else ""
         left = [row["measured"]["gamma_left"] for row in mine if row["measured"]["gamma_left"] < 1 - NEGLIGIBLE]
         return (
-            f"**Noise by moments.** {len(old)} of the {len(states)} rows with other noise than Gaussian{which} were "
-            "trained before [certificates were tight](tight.md#changes). For the same certified epsilon noise is "
-            f"{_less(left)} narrower today."
+            "**Noise by moments.** Trained before [certificates were tight](tight.md#changes): "
+            f"{share(len(old), len(states))} with other noise than Gaussian{which}. For the same certified epsilon "
+            f"noise is {_less(left)} narrower today."
         )
 
     def lines(self) -> list[str]:

@@ -19,7 +19,9 @@ from plrvo.paper.catalog import ENTRIES
 from plrvo.paper.drawing import picture
 from plrvo.paper.entry import Group, Scale
 from plrvo.paper.study_correlated import against_sampling
+from plrvo.paper.wording import spread
 from plrvo.tasks.catalog import FAMILIES
+from plrvo.validate import counted
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "paper"
@@ -152,8 +154,8 @@ def _flags(done: Sequence[Reproduced]) -> str:
     # One per cent, because what is printed is rounded.
     below = [row for row in rows if (row["epsilon"]["lower"] or 0) > 1.01 * row["epsilon"]["printed"]]
     return (
-        f"In the tables among them, {len(rows)} rows print an epsilon: {len(flagged)} of these carry a flag (⚑), and "
-        f"in {len(below)} an attack provably reaches more than what is printed."
+        f"In the tables among them an epsilon is printed in {counted(len(rows), 'row')}: {len(flagged)} with a flag "
+        f"(⚑), and in {len(below)} an attack provably reaches more than what is printed."
     )
 
 
@@ -171,8 +173,8 @@ def _plainly(fair: Sequence[Reproduced]) -> list[str]:
     ahead = sum(gap > 0 for gap in gaps)
     return [
         f"**What is found**, in {len(budgets)} settings of task and budget. Most accurate: {wins}. Gamma noise, used "
-        f"as the paper uses it, is ahead of Gaussian noise in {ahead}, and from {min(gaps):+.1f} to {max(gaps):+.1f} "
-        "points from it. Why that is to be expected in high dimension: [theory](theory.md#section-10).",
+        f"as the paper uses it, is ahead of Gaussian noise in {ahead or 'none'}, and {spread(gaps, '+z.1f')} points "
+        "from it. Why that is to be expected in high dimension: [theory](theory.md#section-10).",
     ]
 
 

@@ -15,6 +15,8 @@ from plrvo.paper.document import FILE, read_reproduction
 from plrvo.paper.drawing import tells, values
 from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of
 from plrvo.paper.flags import remark_of
+from plrvo.paper.wording import share
+from plrvo.validate import counted
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
 # Which extra brings what an entry needs: the first that one of its packages or data sets asks for.
@@ -60,7 +62,7 @@ class Reproduced:
     def state(self) -> str:
         if self.found is None:
             return "not run"
-        count = f"{len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
+        count = counted(len(self.rows), "row")
         return f"{self.found['scale']}, {count}" + ("" if self.finished else ", unfinished")
 
     @property
@@ -127,7 +129,7 @@ class Reproduced:
         if not before:
             return ""
         scripts = ", ".join(sorted({f"`{one['script']}` of version {one['version']}" for one in before}))
-        return f" {len(before)} of {len(self.rows)} rows are those of {scripts}, a script that this entry replaces."
+        return f" In {share(len(before), len(self.rows))} numbers are those of {scripts}, which this entry replaces."
 
     def _samples(self) -> str:
         """What the models of the rows write, where they write."""

@@ -69,7 +69,7 @@ def test_numbers_are_shown_with_what_the_paper_prints_and_rounded_to_the_safe_si
     assert "- ⚑ epsilon 0.5: an attack reaches more." in images
     assert "images/paper/table-cnn-mnist.png" in images
     assert "It is so. | quick, 1 row |" in page[OVERVIEW]
-    assert "1 rows print an epsilon: 1 of these carry a flag (⚑), and in 1 an attack" in page[OVERVIEW]
+    assert "an epsilon is printed in 1 row: 1 with a flag (⚑), and in 1 an attack" in page[OVERVIEW]
 
 
 def test_an_unfinished_result_says_so_and_has_no_picture(tmp_path: Path) -> None:

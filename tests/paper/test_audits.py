@@ -64,9 +64,9 @@ def test_findings_say_what_the_rows_say():
             row("Gamma (PLRV-O)", 8.0, 0.0),
         ]
     )
-    assert told[0] == "1 of 4 certified epsilons are refuted."
+    assert told[0] == "The certified epsilon is refuted in 1 of 4 rows."
     assert told[1].startswith("In 2 of 4 rows")
     assert told[1].endswith("is 2.")
     assert told[2] == "The largest audited epsilon is 1.5 (Gaussian 1.0)."
-    assert told[3].startswith("2 of 4 audits show nothing")
+    assert told[3].startswith("In 2 of 4 rows the audit shows nothing")
     assert "at 1 of 2 points" in told[4]

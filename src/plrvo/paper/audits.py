@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.flags import Flag, Flags, flagged, refutation
 from plrvo.paper.training import fitted
+from plrvo.paper.wording import share
 
 if TYPE_CHECKING:
     from plrvo.audit.clipbkd import Poison
@@ -155,14 +156,14 @@ def findings(rows: Sequence[Result]) -> list[str]:
     limits = sorted({f"{row['measured']['could_show_at_most']:.3g}" for row in rows}, key=float)
     nothing = [row for row in rows if row["measured"]["audited"] == 0]
     told = [
-        f"{len(refuted)} of {count} certified epsilons are refuted.",
-        f"In {len(hopeless)} of {count} rows so few models could not have refuted the claim, whatever they show: the "
+        f"The certified epsilon is refuted in {share(len(refuted), count)}.",
+        f"In {share(len(hopeless), count)} so few models could not have refuted the claim, whatever they show: the "
         f"most that they can show is {' or '.join(limits)}.",
     ]
     if len(nothing) < count:
         largest = max(rows, key=lambda row: float(row["measured"]["audited"]))
         told.append(f"The largest audited epsilon is {largest['measured']['audited']:.3g} ({largest['label']}).")
-    told.append(f"{len(nothing)} of {count} audits show nothing: their lower bound is 0.")
+    told.append(f"In {share(len(nothing), count)} the audit shows nothing: its lower bound is 0.")
     pairs: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
         about = row["parameters"]
@@ -171,7 +172,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     gaussian, gamma = NOISES.values()
     below = [point for point in pairs.values() if point[gamma] < point[gaussian]]
     told.append(
-        f"Gamma noise is audited below Gaussian noise at {len(below)} of {len(pairs)} points. An audit is a lower "
+        f"Gamma noise is audited below Gaussian noise at {share(len(below), len(pairs), 'point')}. An audit is a lower "
         "bound: that an attack shows less is no stricter guarantee."
     )
     return told

@@ -16,6 +16,7 @@ from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import Recipe, fitted, trials
+from plrvo.paper.wording import share, spread
 
 CHECKPOINTS = {  # as the paper names them, and their names on the hub
     "BERT-base": "bert-base-uncased",
@@ -185,12 +186,12 @@ def findings(task: str, rows: Sequence[Result]) -> list[str]:
         )
     l1 = [row["measured"]["laplace_l1"] for row in points]
     told.append(
-        f"Laplace noise with l1 clipping reaches {min(l1):.1f} to {max(l1):.1f} %; the paper says around 50 %, for "
+        f"Laplace noise with l1 clipping reaches {spread(l1, '.1f')} %; the paper says around 50 %, for "
         "models whose layers are all trained."
     )
     refuted = [row for row in points if Flag.refuted in row["flags"]]
     told.append(
-        f"In {len(refuted)} of {len(points)} rows the published formula gives the Gamma noise an epsilon that an "
+        f"In {share(len(refuted), len(points))} the published formula gives the Gamma noise an epsilon that an "
         "attack provably exceeds."
     )
     if task == "qnli" and any(row["parameters"]["data"] != task for row in rows):
@@ -206,8 +207,8 @@ def _against_gaussian(points: Sequence[Result], name: str) -> str:
     shown = {"gamma": "Gamma noise", "gamma_score": "Gamma noise with the score", "laplace": "Laplace noise"}[name]
     ahead = sum(gap > 0 for gap in gaps)
     return (
-        f"At the same certified epsilon {shown} is ahead of Gaussian noise in {ahead} of {len(gaps)} rows; accuracies "
-        f"differ by {min(gaps):+.1f} to {max(gaps):+.1f} points."
+        f"At the same certified epsilon {shown} is ahead of Gaussian noise in {share(ahead, len(gaps))}; accuracies "
+        f"differ by {spread(gaps, '+z.1f')} points."
     )
 
 

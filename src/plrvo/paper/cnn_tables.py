@@ -18,6 +18,7 @@ from plrvo.paper.dependency import BY_K
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.flags import Flag, Flags, refutation
 from plrvo.paper.training import fitted, trials
+from plrvo.paper.wording import share, spread
 
 MEASURES = ("gaussian", "laplace", "gamma", "gamma_score")
 
@@ -67,15 +68,16 @@ def findings(rows: Sequence[Result]) -> list[str]:
     gaps = {}
     for kind in ("gamma", "gaussian"):
         apart = [row["measured"][kind] - row["printed"][kind] for row in rows]
-        gaps[kind] = f"{min(apart):+.1f} to {max(apart):+.1f} points"
+        gaps[kind] = f"{spread(apart, '+z.1f')} points"
     below = [row for row in rows if row["epsilon"]["certified"] < row["epsilon"]["printed"]]
-    of = f"of {len(rows)} rows"
+    count = len(rows)
     return [
-        f"{len(wrong)} {of} print a theta that does not give their epsilon.",
-        f"{len(refuted)} {of} have a printed epsilon that is refuted: an attack provably reaches more.",
-        f"In {len(below)} {of} Gamma noise is certified for less than the printed epsilon, by which the Gaussian noise "
-        "beside it was chosen: the published formula over-counts there, and Gamma noise has more noise than it needs.",
-        f"With the paper's parameters Gamma noise is ahead of Gaussian noise in {len(ahead)} {of}.",
+        f"In {share(len(wrong), count)} a theta is printed that does not give the epsilon.",
+        f"In {share(len(refuted), count)} the printed epsilon is refuted: an attack provably reaches more.",
+        f"In {share(len(below), count)} Gamma noise is certified for less than the printed epsilon, by which the "
+        "Gaussian noise beside it was chosen: the published formula over-counts there, and Gamma noise has more "
+        "noise than it needs.",
+        f"With the paper's parameters Gamma noise is ahead of Gaussian noise in {share(len(ahead), count)}.",
         f"Measured accuracy is {gaps['gaussian']} from the printed one with Gaussian noise, and {gaps['gamma']} with "
         "Gamma noise.",
         *_beside_the_table_of_k(rows),
@@ -89,8 +91,8 @@ def _beside_the_table_of_k(rows: Sequence[Result]) -> list[str]:
     if not more:
         return []
     return [
-        f"{len(more)} of {len(rows)} rows print more accuracy than the paper's table of k does for the same network "
-        f"and steps at a larger ratio of signal to noise: {least.accuracy:.1f} % at C (k - 1) theta = "
+        f"In {share(len(more), len(rows))} more accuracy is printed than in the paper's table of k for the same "
+        f"network and steps at a larger ratio of signal to noise: {least.accuracy:.1f} % at C (k - 1) theta = "
         f"{least.ratio:.2f}, and {more[0]['printed']['gamma']:.1f} % at {_ratio(more[0]):.2f} here."
     ]
 

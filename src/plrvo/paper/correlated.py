@@ -17,6 +17,7 @@ from plrvo.accounting.correlated import Correlation, CyclicPoisson, Participatio
 from plrvo.paper.entry import Context, Measured, Numbers, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.flags import refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, train, trials
+from plrvo.paper.wording import spread
 
 NOISES = ("gaussian", "laplace", "gamma", "gamma_score")
 MOMENTUM = 0.9
@@ -179,7 +180,7 @@ def mechanism_of(row: Result) -> str:
 def against_gaussian(rows: Sequence[Result], noise: str) -> str:
     """How many points a noise is from Gaussian noise in the same place."""
     gains = [row["measured"][noise] - row["measured"]["gaussian"] for row in rows]
-    return f"{min(gains):+.1f} to {max(gains):+.1f} points ({statistics.fmean(gains):+.1f} on average)"
+    return f"{spread(gains, '+z.1f')} points ({statistics.fmean(gains):+z.1f} on average)"
 
 
 def rates_of(rows: Sequence[Result]) -> str:

@@ -22,6 +22,8 @@ from scipy import special
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
 from plrvo.paper.flags import Flag, Flags
+from plrvo.paper.wording import share, spread
+from plrvo.validate import counted
 
 PRINTED_RATIO = 100.0  # "nearly 100 times worse than that of the Laplace mechanism in high-privacy regimes"
 HIGH_PRIVACY = 100.0  # the noise at which we take this to be said
@@ -110,11 +112,11 @@ def findings(rows: Sequence[Result]) -> list[str]:
         f"At epsilon 0 the delta of Gaussian noise is at most {most:.3f} times that of Laplace noise, over all levels "
         f"and readings of an equal level; the paper says nearly {PRINTED_RATIO:g} times.",
         f"At the highest noise, sigma = {HIGH_PRIVACY:g}, the ratio is {ends}: Gaussian noise has the smaller delta by "
-        f"{len(smaller)} of {len(strong)} readings.",
-        f"A ratio of {PRINTED_RATIO:g} is reached there at an epsilon of {min(near):.2f} to {max(near):.2f} % of 1/b: "
+        f"{share(len(smaller), len(strong), 'reading')}.",
+        f"A ratio of {PRINTED_RATIO:g} is reached there at an epsilon of {spread(near, '.2f')} % of 1/b: "
         "not in the limit of the figure, but just before Laplace noise needs no delta at all.",
-        f"From epsilon = 1/b on the delta of Laplace noise is exactly 0 ({len(exact)} rows), and the ratio has no "
-        "bound. This is one coordinate: for a gradient spread over n coordinates, 1/b becomes sqrt(n)/b.",
+        f"From epsilon = 1/b on the delta of Laplace noise is exactly 0 ({counted(len(exact), 'row')}), and the ratio "
+        "has no bound. This is one coordinate: for a gradient spread over n coordinates, 1/b becomes sqrt(n)/b.",
     ]
 
 

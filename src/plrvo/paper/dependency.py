@@ -15,6 +15,7 @@ from plrvo.paper.cnn_recipe import PACKAGES, SEEDS, cnn_recipe
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.flags import Flag, refutation
 from plrvo.paper.training import trials
+from plrvo.paper.wording import share
 
 DIMENSION = 26_010
 EPSILONS = tuple(f"epsilon.{name}" for name in ("printed", "published", "certified", "lower"))
@@ -91,7 +92,7 @@ def findings(varied: str, rows: Sequence[Result]) -> list[str]:
     grows = (
         f"Accuracy grows with {varied}"
         if all(steps)
-        else f"Accuracy grows with {varied} in {sum(steps)} of {len(steps)} steps"
+        else f"Accuracy grows with {varied} in {share(sum(steps), len(steps), 'step')}"
     )
     wrong = [row for row in rows if Flag.misprinted in row["flags"]]
     refuted = [row for row in rows if Flag.refuted in row["flags"]]
@@ -101,8 +102,8 @@ def findings(varied: str, rows: Sequence[Result]) -> list[str]:
         f"Accuracies are within {apart:.1f} points of the printed ones.",
         f"{grows}, and so does epsilon: what grows is the signal-to-noise ratio C (k - 1) theta, for which the privacy "
         f"is paid (certified epsilon up to {dearest:.4g}).",
-        f"{len(wrong)} of {len(rows)} rows print an epsilon that their parameters do not give.",
-        f"{len(refuted)} of {len(rows)} rows have a published epsilon that is refuted.",
+        f"In {share(len(wrong), len(rows))} an epsilon is printed that the parameters do not give.",
+        f"In {share(len(refuted), len(rows))} the published epsilon is refuted.",
     ]
 
 

@@ -20,6 +20,7 @@ from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.cnn_recipe import PACKAGES
 from plrvo.paper.entry import Context, Entry, Group, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import Recipe, dimension_of, fitted, train, trials
+from plrvo.paper.wording import share
 
 NOISES = ("gaussian", "laplace", "gamma", "gamma_score")
 SEEDS = {Scale.smoke: 1, Scale.quick: 3, Scale.full: 10}
@@ -126,7 +127,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     edge = [row for row in rows if row["measured"]["learning_rate"] in _ends(row["parameters"]["rates"])]
     if edge:
         texts.append(
-            f"In {len(edge)} of {len(rows)} rows the best learning rate is the least or the largest of the list: one "
+            f"In {share(len(edge), len(rows))} the best learning rate is the least or the largest of the list: one "
             "beyond it might do better."
         )
     return texts

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
 from plrvo.paper.correlated import DATA, SETTINGS, SHORT, SMOKE, TREE, against_gaussian, panels_of, rates_of, row_of
 from plrvo.paper.entry import Entry, Needs, Result, Row, Scale
+from plrvo.paper.wording import spread
 
 # data set, epsilon, Gaussian and Gamma accuracy as printed
 PRINTED = (
@@ -36,7 +37,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     printed = [row["printed"]["gamma"] - row["printed"]["gaussian"] for row in rows]
     return [
         f"At the same certified epsilon Gamma noise is {against_gaussian(rows, 'gamma')} from Gaussian noise; the "
-        f"paper prints {min(printed):+.2f} to {max(printed):+.2f}.",
+        f"paper prints {spread(printed, '+z.2f')}.",
         "The authors' published code takes theta for a rate in its tree, which leaves next to no noise.",
         rates_of(rows),
     ]

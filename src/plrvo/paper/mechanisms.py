@@ -22,6 +22,7 @@ from plrvo.paper.cnn import CNN_DELTA
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.flags import Flag, flagged
 from plrvo.paper.training import fitted
+from plrvo.paper.wording import share
 
 KINDS = {"gaussian": "Gaussian", "laplace": "Laplace", "gamma": "PLRV-O"}
 SMALL, LARGE = 26_010, 774_030_080  # the CNN, and GPT-2-large
@@ -218,7 +219,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     growth = {name: number(name, "large moments") for name in KINDS.values()}
     alone = {name: cell[name, "large moments"]["details"]["number_of_one_coordinate"] for name in KINDS.values()}
     return [
-        f"{len(other)} of {len(rows)} cells differ from the paper's ({listed}).",
+        f"In {share(len(other), len(rows), 'cell')} the answer is not the paper's ({listed}).",
         f"Laplace noise is certified for l2-clipped, subsampled gradients: sampling lowers its epsilon "
         f"{number('Laplace', 'subsampling'):.0f} times, its E|z| grows {number('Laplace', 'l2 clip'):.3f} times from "
         f"n = {SMALL:,} to {LARGE:,}, and is {number('Laplace', 'large model'):.2f} times that of Gaussian noise.",

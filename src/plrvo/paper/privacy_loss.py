@@ -18,6 +18,7 @@ from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.analytic import needs, whole_points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.flags import Flag, refutation
+from plrvo.paper.wording import share
 
 GAMMA = GammaPLRV(k=414.2857, theta=2.4196e-4)
 SIGMA = 0.1
@@ -93,7 +94,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
         f"{'smaller' if wider < 1 else 'larger'}, where the paper says that the Gamma noise has the lower one.",
         f"E|z| of this Gamma noise is {gamma['measured']['distortion']:.4g}, the largest that the paper's constraint "
         f"c4 allows; that of Gaussian noise with sigma = {SIGMA:g} is {multiplier['measured']['distortion']:.3g}.",
-        f"The published epsilon is above the certified one in {len(above)} of {len(mine)} rows of Gamma noise, and "
+        f"The published epsilon is above the certified one in {share(len(above), len(mine))} of Gamma noise, and "
         f"refuted in {len(refuted)}{': ' + where if refuted else ''}.",
     ]
 

@@ -16,6 +16,7 @@ from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
 from plrvo.paper.flags import Flag
 from plrvo.paper.mnli import BOTH, CLIP, at_published_edge, edge, gaussian_distortion, work_of
+from plrvo.paper.wording import share, spread
 
 SHAPES = (2.0, 10.0, 1000.0)
 GAUSSIAN = "tau_gaussian"
@@ -54,7 +55,7 @@ def power(rows: Sequence[Result], name: str) -> float:
 def findings(rows: Sequence[Result]) -> list[str]:
     """How tau depends on k and on epsilon, and what the published edge is worth."""
     by_k = {k: [row for row in rows if row["parameters"]["k"] == k] for k in SHAPES}
-    share = {
+    factor = {
         k: mine[0]["measured"]["tau_certified"] / mine[0]["details"]["k_theta_certified"] for k, mine in by_k.items()
     }
     large = by_k[SHAPES[-1]]
@@ -64,13 +65,13 @@ def findings(rows: Sequence[Result]) -> list[str]:
     over = [row for row in rows if row["measured"]["tau_published"] > row["measured"]["tau_certified"]]
     return [
         "At the edge (k-1) theta is k theta times (k-1)/k and nothing else: "
-        + ", ".join(f"{value:.3f} at k = {k:g}" for k, value in share.items())
+        + ", ".join(f"{value:.3f} at k = {k:g}" for k, value in factor.items())
         + ".",
         f"For k = {SHAPES[-1]:g} the certified tau grows with epsilon to the power {power(large, 'tau_certified'):.2f} "
         f"from epsilon {large[0]['parameters']['epsilon']:g} to {large[-1]['parameters']['epsilon']:g}, the published "
         f"one to the power {power(large, 'tau_published'):.2f}.",
-        f"It is {min(below):.2f} to {max(below):.2f} times 1/E|z| of Gaussian noise at the same certified epsilon.",
-        f"The published edge lies above the certified one in {len(over)} of {len(rows)} rows and is refuted in "
+        f"It is {spread(below, '.2f')} times 1/E|z| of Gaussian noise at the same certified epsilon.",
+        f"The published edge lies above the certified one in {share(len(over), len(rows))}, and is refuted in "
         f"{len(refuted)}; at {worst['label']} an attack provably reaches {worst['epsilon']['lower']:.4g}.",
     ]
 

@@ -33,6 +33,8 @@ from plrvo.paper.mnli import (
     space_of,
     work_of,
 )
+from plrvo.paper.wording import share, spread
+from plrvo.validate import counted
 
 Measure = Callable[[Context], Measured]
 
@@ -163,15 +165,18 @@ def findings(rows: Sequence[Result]) -> list[str]:
     behind = [row["measured"]["snr_certified"] / row["measured"]["snr_gaussian"] for row in optimum]
     turned = "the inequality is turned round" if inside < beyond else "as printed"
     return [
-        f"At certified epsilon {BUDGET:g}, {len(feasible)} of {len(region)} shapes k have a feasible theta; "
-        f"{len(winning)} of them have one in the indicator region, which compares one coordinate of many.",
-        f"Between the corollary's bounds on k the moments are no worse than the Gaussian's in {inside} of {tried} "
-        f"cases, beyond them in {beyond}: {turned}. {rootless} orders have no real bounds, and at {len(empty)} of "
-        f"{len(corollary)} values of theta the intervals of all orders have no k in common.",
-        f"C/E|z| at the best certified point is {min(behind):.2f} to {max(behind):.2f} times that of Gaussian noise at "
+        f"At certified epsilon {BUDGET:g} a theta is feasible at {share(len(feasible), len(region), 'shape')} k. In "
+        "the indicator region, which compares one coordinate of many, one is at "
+        f"{share(len(winning), len(region), 'shape')}.",
+        f"Between the corollary's bounds on k the moments are no worse than the Gaussian's in "
+        f"{share(inside, tried, 'case')}, beyond them in {beyond}: {turned}. "
+        f"For {counted(rootless, 'order')} there are no real bounds, and at "
+        f"{share(len(empty), len(corollary), 'value')} of theta the intervals of all orders have no k in common.",
+        f"C/E|z| at the best certified point is {spread(behind, '.2f')} times that of Gaussian noise at "
         "the same certified epsilon, over all sizes and budgets.",
-        f"The epsilon of the published formula is refuted at {len(refuted)} of {len(region) + len(optimum)} points of "
-        f"its edge; at {worst['label']} an attack provably reaches {worst['epsilon']['lower']:.4g}.",
+        f"The epsilon of the published formula is refuted at "
+        f"{share(len(refuted), len(region) + len(optimum), 'point')} of its edge; at "
+        f"{worst['label']} an attack provably reaches {worst['epsilon']['lower']:.4g}.",
     ]
 
 

@@ -22,6 +22,7 @@ from plrvo.paper.correlated import (
     row_of,
 )
 from plrvo.paper.entry import Entry, Group, Needs, Result, Row, Scale
+from plrvo.paper.wording import spread
 
 SEEDS = {Scale.smoke: 1, Scale.quick: 1, Scale.full: 3}
 
@@ -41,8 +42,8 @@ def findings(rows: Sequence[Result]) -> list[str]:
     wider = [_deviation(row, "gamma") / _deviation(row, "gaussian") for row in rows]
     return [
         f"Against Gaussian noise in the same place Gamma noise is {against_gaussian(rows, 'gamma')}, and with the "
-        f"score {against_gaussian(rows, 'gamma_score')}. At the same certified epsilon its standard deviation is from "
-        f"{min(wider):.2f} to {max(wider):.2f} times that of Gaussian noise, and the score makes up for a part of that "
+        f"score {against_gaussian(rows, 'gamma_score')}. At the same certified epsilon its standard deviation is "
+        f"{spread(wider, '.2f')} times that of Gaussian noise, and the score makes up for a part of that "
         "where the noise is large.",
         f"Against DP-SGD, each with Gaussian noise: {against_sampling(rows, rows)}. Sampling is amplified, what is "
         "visited in order is not, and that counts most at a small epsilon. In return no order has to be secret.",

@@ -22,6 +22,7 @@ from plrvo.paper.dependency import DIMENSION as CNN_DIMENSION
 from plrvo.paper.entry import Context, Entry, Group, Measured, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.generation import TABLES
 from plrvo.paper.training import Recipe, fitted
+from plrvo.paper.wording import spread
 
 NOISES = ("laplace", "gamma")
 # Of what is trained. A test holds them to the workloads of committed results.
@@ -157,8 +158,8 @@ def findings(rows: Sequence[Result]) -> list[str]:
             else f"as wide as by moments alone, to {NEGLIGIBLE:.1%}, at these budgets"
         )
         told.append(
-            f"{where} Gamma noise of the same certified epsilon is {gained}. Its deviation is {min(after):.2f} to "
-            f"{max(after):.2f} times that of Gaussian noise; by moments alone {min(before):.2f} to {max(before):.2f}."
+            f"{where} Gamma noise of the same certified epsilon is {gained}. Its deviation is {spread(after, '.2f')} "
+            f"times that of Gaussian noise; by moments alone {spread(before, '.2f')}."
         )
     apart = max(abs(row["measured"]["laplace"] / row["measured"]["gamma"] - 1) for row in rows)
     return [

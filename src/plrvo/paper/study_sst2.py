@@ -22,6 +22,7 @@ from plrvo.paper.classification import (
 )
 from plrvo.paper.entry import Entry, Group, Needs, Result, Scale
 from plrvo.paper.training import Recipe
+from plrvo.paper.wording import share, spread
 
 PARTS = {"biases": ("bias", 5e-3), "all layers": ("all", 5e-4)}  # as tasks name them, and the learning rate
 NOISES, EPSILONS = ("gaussian", "gamma", "gamma_score"), (0.5, 1.0, 3.0)
@@ -52,8 +53,9 @@ def findings(rows: Sequence[Result]) -> list[str]:
         values = [value for row in points for value in row["measured"].values()]
         told.append(
             f"{model}: Gamma noise is {_gaps(points, 'gamma')} points from Gaussian noise, with the score "
-            f"{_gaps(points, 'gamma_score')}; {sum(value < CHANCE for value in values)} of {len(values)} private runs "
-            f"are at chance. Without privacy the same steps reach {plain['measured']['not_private']:.1f} %. "
+            f"{_gaps(points, 'gamma_score')}; in "
+            f"{share(sum(value < CHANCE for value in values), len(values), 'private run')} accuracy is at chance. "
+            f"Without privacy the same steps reach {plain['measured']['not_private']:.1f} %. "
             f"{_proof(points)}"
         )
     return [
@@ -67,7 +69,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
 def _proof(points: Sequence[Result]) -> str:
     """How near attacks come to the certified epsilon of Gamma noise, and what that says of the gap."""
     reached = {row["parameters"]["target"]: row["epsilon"]["lower"] / row["epsilon"]["certified"] for row in points}
-    shares = f"{min(reached.values()):.0%} to {max(reached.values()):.0%}"
+    shares = spread(reached.values(), ".0%")
     loose = [f"{target:g}" for target, share in reached.items() if share < TIGHT]
     told = f"An attack provably reaches {shares} of the certified epsilon of Gamma noise"
     if not loose:
@@ -77,7 +79,7 @@ def _proof(points: Sequence[Result]) -> str:
 
 def _gaps(points: Sequence[Result], noise: str) -> str:
     gaps = [row["measured"][noise] - row["measured"]["gaussian"] for row in points]
-    return f"{min(gaps):+.1f} to {max(gaps):+.1f}"
+    return spread(gaps, "+z.1f")
 
 
 _MINILM = (*PACKAGES, MINILM_PACKAGE)

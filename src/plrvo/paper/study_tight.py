@@ -13,6 +13,7 @@ from plrvo.accounting import Ledger, Workload
 from plrvo.noise import GammaPLRV, Laplace, Noise
 from plrvo.paper.analytic import needs
 from plrvo.paper.entry import Context, Entry, Group, Measured, Panel, Result, Row, Scale, four_epsilons
+from plrvo.paper.wording import share, spread
 
 DELTA = 1e-5
 DIMENSION = 26_010
@@ -69,16 +70,16 @@ def findings(rows: Sequence[Result]) -> list[str]:
         mine = [row for row in rows if row["parameters"]["noise"] == name]
         before, after = ([row["measured"][f"{which}_over_lower"] for row in mine] for which in ("moments", "certified"))
         told.append(
-            f"{name}: certified is {min(after):.3f} to {max(after):.3f} times lower; by moments alone it is "
-            f"{min(before):.3f} to {max(before):.3f} times. {_winners(mine)}"
+            f"{name}: certified is {spread(after, '.3f')} times lower; by moments alone it is "
+            f"{spread(before, '.3f')} times. {_winners(mine)}"
         )
     missed = [row for row in rows if row["measured"]["certified_over_lower"] > AIM]
     if missed:
         told.append(
-            f"{len(missed)} of {len(rows)} rows are above {AIM}. Small shifts in few steps pay for the gift, which is "
-            "spread over few steps. Gamma noise with a small k is under the Laplace noise that has its largest score, "
-            "and so of more energy than its information: the swap of coordinates is proved for Laplace noise only, and "
-            "profiles of small shifts lose what they gain when they are composed."
+            f"In {share(len(missed), len(rows))} certified is more than {AIM} times lower. Small shifts in few steps "
+            "pay for the gift, which is spread over few steps. Gamma noise with a small k is under the Laplace noise "
+            "that has its largest score, and so of more energy than its information: the swap of coordinates is proved "
+            "for Laplace noise only, and profiles of small shifts lose what they gain when they are composed."
         )
     return told
 

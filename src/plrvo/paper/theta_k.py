@@ -20,6 +20,7 @@ from plrvo.noise import GammaPLRV
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
 from plrvo.paper.flags import Flag, flagged
+from plrvo.paper.wording import share
 
 FIXED = {"k": 20.0, "theta": 0.05}
 RANGE = {"theta": (0.0125, 0.2), "k": (5.0, 80.0)}
@@ -119,7 +120,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     wrong = [row for row in rows if row["flags"]]
     worst = max(rows, key=lambda row: row["details"]["distortion_of_printed_density"] / row["measured"]["distortion"])
     return [
-        f"E|z| is 1/((k-1) theta) in {len(rows) - len(wrong)} of {len(rows)} rows, as the paper's theorem says.",
+        f"E|z| is 1/((k-1) theta) in {share(len(rows) - len(wrong), len(rows))}, as the paper's theorem says.",
         f"Per unit of its logarithm, theta changes the entropy by {by_theta['entropy']:.2f} and the logarithm of E|z| "
         f"by {by_theta['distortion']:.2f}; k changes them by {by_k['entropy']:.2f} and {by_k['distortion']:.2f}. A "
         "parameter that controlled one of the two alone would change the other by 0.",

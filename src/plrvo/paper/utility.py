@@ -19,6 +19,7 @@ from plrvo.paper.dependency import DIMENSION
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.flags import refutation
 from plrvo.paper.training import Recipe, dimension_of, fitted, trials
+from plrvo.paper.wording import spread
 
 STEPS = 1250
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0)
@@ -110,8 +111,8 @@ def findings(rows: Sequence[Result]) -> list[str]:
         gaps = [row["measured"]["gamma"] - row["measured"]["gaussian"] for row in mine]
         ratios = [row["epsilon"]["certified"] / row["epsilon"]["printed"] for row in mine]
         texts.append(
-            f"{name}: the authors' Gamma noise is {min(gaps):+.1f} to {max(gaps):+.1f} points from Gaussian noise, at "
-            f"{min(ratios):.2f} to {max(ratios):.2f} times the certified epsilon of the latter."
+            f"{name}: the authors' Gamma noise is {spread(gaps, '+z.1f')} points from Gaussian noise, at "
+            f"{spread(ratios, '.2f')} times the certified epsilon of the latter."
         )
     return texts
 

@@ -18,6 +18,7 @@ from scipy import special
 from plrvo.paper.analytic import needs, power_of_ten, whole_points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
 from plrvo.paper.flags import Flag, flagged
+from plrvo.paper.wording import share
 
 CNN_DIMENSION = 26_010
 LARGEST = 10**6
@@ -84,7 +85,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     n, radius = last["parameters"]["n"], last["measured"]["equal_radius"]
     each = [row["measured"]["log10_ratio"] / row["parameters"]["n"] for row in (rows[-2], last)]
     faster = abs(each[1]) > abs(each[0])
-    held = f"holds at all {len(rows)} dimensions" if not wrong else f"fails at {len(wrong)} of {len(rows)} dimensions"
+    held = f"{'fails' if wrong else 'holds'} at {share(len(wrong) or len(rows), len(rows), 'dimension')}"
     return [
         f"The printed ratio of the volumes {held}, (n/2)! of an odd n read as Gamma(n/2 + 1).",
         f"It shrinks {'faster than exponentially' if faster else 'exponentially'}: log10 of it is "

@@ -1,0 +1,35 @@
+"""How findings tell numbers: a share of rows, and the ends of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from plrvo.validate import counted
+
+
+def share(part: int, whole: int, noun: str = "row") -> str:
+    """How many of them it is; it stands behind "in" or "at", and the noun is given in the singular.
+
+    >>> share(0, 4), share(1, 4), share(4, 4)
+    ('none of 4 rows', '1 of 4 rows', 'all 4 rows')
+    >>> share(2, 2), share(0, 2), share(1, 1), share(0, 1)
+    ('both rows', 'neither row', 'the one row', 'no row')
+    """
+    several = counted(whole, noun)
+    all_of, none_of = f"all {several}", f"none of {several}"
+    if whole == 1:
+        all_of, none_of = f"the one {noun}", f"no {noun}"
+    elif whole == 2:
+        all_of, none_of = several.replace("2", "both"), f"neither {noun}"
+    return all_of if part == whole else none_of if part == 0 else f"{part} of {several}"
+
+
+def spread(values: Iterable[float], form: str) -> str:
+    """From the least to the largest, in a form of `format`; one number where both are written alike.
+
+    >>> spread([1.5, -0.2, 3.0], "+.1f"), spread([0.01, -0.01], "+z.1f")
+    ('-0.2 to +3.0', '+0.0')
+    """
+    ends = sorted(values)
+    least, most = (f"{end:{form}}" for end in (ends[0], ends[-1]))
+    return least if least == most else f"{least} to {most}"
