@@ -14,6 +14,7 @@ def test_a_delta_that_follows_from_the_data_is_told():
 def test_a_delta_that_was_asked_for_or_is_the_usual_one_is_not():
     assert _default_delta(Job("sst2", epsilon=3.0, delta=1 / 200), 100, 1 / 200) == ""
     assert _default_delta(Job("digits", epsilon=3.0), 1437, 1e-5) == ""
+    assert _default_delta(Job("cifar-10", epsilon=3.0), 50_000, 1e-5) == ""
     plan = plrvo.Plan.certify(plrvo.Laplace(2.0), plrvo.Workload(0.1, 4, 1.0, 650), 1 / 200)
     assert _default_delta(Job("sst2", plan=plan), 100, 1 / 200) == ""
 

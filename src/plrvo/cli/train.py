@@ -95,8 +95,13 @@ def _tell_plan(job: Job, resolved: Resolved, verbose: bool) -> None:
 
 
 def _default_delta(job: Job, size: int, delta: float) -> str:
-    """A sentence where delta follows from the number of examples, and was not asked for."""
-    if job.delta is not None or job.plan is not None or delta != 1 / (2 * size):
+    """A sentence where delta follows from the number of examples, and was not asked for.
+
+    That of images does not, though it is 1/(2N) of 50,000.
+    """
+    from plrvo.tasks.preset import Defaults
+
+    if job.delta is not None or job.plan is not None or delta != 1 / (2 * size) or delta == Defaults.delta:
         return ""
     return f" Delta is {show.rounded_up(delta)}, 1/(2N) for N = {counted(size, 'example', ',')}; --delta sets another."
 

@@ -69,7 +69,7 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
         for j, name in enumerate(panel.ys):
             parts = (group, shown(name) if len(panel.ys) > 1 or group is None else None)
-            label = ", ".join(str(part) for part in parts if part)
+            label = ", ".join(shown(str(part)) for part in parts if part)
             style: dict[str, Any] = dict(looks[i] if len(groups) > 1 else looks[j])
             style |= {"linestyle": _DASHES[j % len(_DASHES)]} if crossed else {}
             _draw_line(axes, panel, mine, name, label, style)
