@@ -3,9 +3,7 @@
 import pytest
 import torch
 from tests.training.helpers import dimension_of, small_data, small_model
-from torch import distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch import nn
 from torch.utils.data import DataLoader
 
 import plrvo
@@ -13,30 +11,16 @@ from plrvo.training.given import check_module
 from plrvo.validate import InvalidArgument
 
 
-@pytest.fixture
-def one_process():
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
-
-
-def test_a_module_with_sharded_parameters_is_refused(one_process):
-    module = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
-    check_module(module)
-    fully_shard(module[0], mesh=init_device_mesh("cpu", (1,)))
-    with pytest.raises(InvalidArgument, match=r"0 \(FSDP\).*DifferentiallyPrivateDistributedDataParallel"):
-        check_module(module)
-
-
 def test_a_module_of_halves_is_refused():
     with pytest.raises(InvalidArgument, match="float32"):
         check_module(nn.Sequential(nn.Linear(3, 3)).to(torch.bfloat16))
 
 
-def made(plan, module):
+def made(plan, module, **options):
     engine = plrvo.PrivacyEngine(plan)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=DataLoader(small_data()))
+    data = DataLoader(small_data())
+    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=data, **options)
 
 
 def plan_of(noise, dimension, delta=1e-5):

@@ -53,15 +53,6 @@ def check_module(module: nn.Module) -> None:
                 f"{name or type(module).__name__} (compiled)",
                 "the module without torch.compile, which leaves out the hooks that see gradients by example",
             )
-        of_fsdp = any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__)
-        if of_fsdp or any(hasattr(p, "device_mesh") for p in m.parameters(recurse=False)):  # or sharded otherwise
-            raise InvalidArgument(
-                "module",
-                f"{name or type(module).__name__} ({'FSDP' if of_fsdp else 'DTensor'})",
-                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel "
-                "(torch.distributed.optim.ZeroRedundancyOptimizer shares out the optimizer's state): modules are tried "
-                "in passes that processes with the rest of the weights have no part in",
-            )
     if "forward" not in vars(module) and type(module).forward is nn.Module.forward:
         raise InvalidArgument(
             "module", type(module).__name__, "a module with a forward of its own, which is called with the whole batch"
