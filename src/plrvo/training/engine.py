@@ -166,7 +166,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         A pass over the loader is an epoch, of batches of its own (docs: coming from Opacus).
 
         Args:
-            module: the model; layers that mix examples are refused.
+            module: the model; layers that mix examples are refused. What torch.compile made of it is put aside.
             optimizer: any torch optimizer over parameters of the module.
             data_loader: says which data set and how to collate, and without a plan by its length the sampling rate;
                 batches are drawn anew by Poisson sampling, and sorted by length where the data set has `lengths`. Its
@@ -204,6 +204,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             others: arguments that Opacus hands to its optimizers: those of adaptive clipping
                 (`plrvo.training.adaptive`), all of which it needs. Any other is refused.
         """
+        module = given.without_compile(module)
         distributed = is_distributed(module)
         wanted_clipping = clipping or (self.plan.clipping if self.plan else Clipping.flat)
         adaptive = asked_for(wanted_clipping, distributed, others)
