@@ -43,11 +43,10 @@ def test_updates_of_clients_are_no_longer_than_the_clip_whatever_they_are():
     torch.testing.assert_close(clipped(torch.full((7,), 1e-3)).float(), torch.full((7,), 1e-3))
 
 
-@pytest.mark.slow
-def test_two_processes_tell_one_epsilon():
+def in_two_processes(name: str) -> str:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launcher, str(FOLDER / "ddp.py")],
+        [*launcher, str(FOLDER / f"{name}.py")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -56,3 +55,26 @@ def test_two_processes_tell_one_epsilon():
     )
     assert done.returncode == 0, done.stderr[-2000:]
     check(told(done.stdout), 3)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_two_processes_tell_one_epsilon():
+    in_two_processes("ddp")
+
+
+@pytest.mark.slow
+def test_processes_that_share_out_a_model_have_what_the_guide_says():
+    output = in_two_processes("fsdp2")
+    found = re.findall(
+        r"process \d: (\d+) of (\d+) bytes of weights, (\d+) of gradients, (\d+) of Adam's state", output
+    )
+    assert len(found) == 2
+    assert found[0] == found[1]
+    weights, total, gradients, state = map(int, found[0])
+    assert (2 * weights, 2 * gradients, 2 * state) == (total, total, 2 * total)
+    guide = (FOLDER.parent / "docs" / "guide-opacus.md").read_text()
+    line = (
+        f"`examples/fsdp2.py`, {total // 4} parameters, in each of two processes | {weights} | {gradients} | {state} |"
+    )
+    assert line in guide

@@ -606,13 +606,24 @@ def _module_row(does: str, module: Any, match: str, **options: Any) -> None:
         Private("auto" if mode == "bookkeeping" else mode, module(), **options).train()
 
 
-def _compiled() -> Any:
+def _compiled(module: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of parts of its own
-        return torch.compile(mlp())
+        return torch.compile(module)
 
 
-_module_row("make a compiled module private (`torch.compile`)", _compiled, "without torch.compile")
+@C.row("make a compiled module private (`torch.compile`)", "works: with a warning, it is trained as it was written")
+def compiled(mode: str) -> None:
+    run = Private(mode, _compiled(mlp()))
+    run.train()
+    assert run.optimizer.steps_taken > 0
+
+
+_module_row(
+    "make a module private of which a part is compiled",
+    lambda: nn.Sequential(_compiled(mlp()), nn.Linear(CLASSES, CLASSES)),
+    "the whole module in torch.compile, or none of its parts",
+)
 _module_row("make a container private that has no forward", lambda: nn.ModuleDict({"a": mlp()}), "a forward of its own")
 
 

@@ -1,5 +1,6 @@
 """The kernel: what a seed gives depends on nothing else, and adding equals drawing."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -155,3 +156,23 @@ def test_keys_and_spans_give_different_streams(noise: Noise) -> None:
     one, other = (noise.sample(2 * SPAN, Keystream(bytes(31) + bytes([last]))) for last in (4, 5))
     assert not np.any(one == other)
     assert not np.any(one[:SPAN] == one[SPAN:])
+
+
+@pytest.mark.parametrize("noise", [*EVERY, GammaPLRV(40.0, 0.05, shared=True)], ids=repr)
+def test_processes_that_have_parts_of_arrays_add_one_draw_together(noise: Noise) -> None:
+    """From keystreams in one state: each adds what falls on its parts, and leaves its keystream where all others do."""
+    sizes = (7, 2 * SPAN + 5, 40, 0, 1, BLOCK, 3)
+    whole = [np.zeros(size) for size in sizes]
+    one = Keystream(bytes(32))
+    noise.add_to(whole, one)
+    for cuts in ((0.0, 0.5, 1.0), (0.0, 0.0, 0.3, 0.9, 1.0)):
+        found: list[list[Any]] = [[] for _ in sizes]
+        for first, last in pairwise(cuts):
+            ends = [(round(first * size), round(last * size)) for size in sizes]
+            own, keystream = [np.zeros(b - a) for a, b in ends], Keystream(bytes(32))
+            noise.add_parts_to(own, [(a, size) for (a, _), size in zip(ends, sizes, strict=True)], keystream)
+            assert keystream.position == one.position
+            for parts, part in zip(found, own, strict=True):
+                parts.append(part)
+        for parts, expected in zip(found, whole, strict=True):
+            assert np.array_equal(np.concatenate(parts), expected)

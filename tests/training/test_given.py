@@ -1,11 +1,11 @@
 """What cannot be made private is refused before anything is wrapped."""
 
+import warnings
+
 import pytest
 import torch
-from tests.training.helpers import dimension_of, small_data, small_model
-from torch import distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from tests.training.helpers import dimension_of, seeded, small_data, small_model, take_steps
+from torch import nn
 from torch.utils.data import DataLoader
 
 import plrvo
@@ -13,30 +13,16 @@ from plrvo.training.given import check_module
 from plrvo.validate import InvalidArgument
 
 
-@pytest.fixture
-def one_process():
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
-
-
-def test_a_module_with_sharded_parameters_is_refused(one_process):
-    module = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
-    check_module(module)
-    fully_shard(module[0], mesh=init_device_mesh("cpu", (1,)))
-    with pytest.raises(InvalidArgument, match=r"0 \(FSDP\).*DifferentiallyPrivateDistributedDataParallel"):
-        check_module(module)
-
-
 def test_a_module_of_halves_is_refused():
     with pytest.raises(InvalidArgument, match="float32"):
         check_module(nn.Sequential(nn.Linear(3, 3)).to(torch.bfloat16))
 
 
-def made(plan, module):
+def made(plan, module, **options):
     engine = plrvo.PrivacyEngine(plan)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=DataLoader(small_data()))
+    data = DataLoader(small_data())
+    return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=data, **options)
 
 
 def plan_of(noise, dimension, delta=1e-5):
@@ -75,3 +61,29 @@ def test_a_process_of_torchrun_that_joins_no_others_is_told_so(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.warns(UserWarning, match="each trains a model of its own"):
         made(plan_of(plrvo.Gaussian(1.0), 1), small_model())
+
+
+def in_place(module):
+    module.compile()
+    return module
+
+
+@pytest.mark.parametrize("compiled", [torch.compile, in_place])
+def test_a_compiled_module_is_trained_as_it_was_written(compiled):
+    """The loop of the user's that compiles first takes the steps of one that does not."""
+    weights = []
+    for prepare in (lambda module: module, compiled):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of parts of its own
+            module = prepare(small_model())
+        plan = plan_of(plrvo.Gaussian(2.0), 1)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            _, model, optimizer, loader = made(plan, module, noise_generator=seeded(1), sample_generator=seeded(2))
+        told = [str(w.message) for w in heard if "torch.compile is put aside" in str(w.message)]
+        assert len(told) == (prepare is compiled)
+        take_steps(model, optimizer, nn.CrossEntropyLoss(), loader)
+        model.eval()
+        weights.append((model(small_data().tensors[0][:3]), *model.parameters()))
+    for one, other in zip(*weights, strict=True):
+        assert torch.equal(one, other)

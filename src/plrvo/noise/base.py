@@ -93,6 +93,14 @@ class Noise(ABC):
         """Add one fresh draw to arrays or tensors in place: a shared scale is shared by all of them."""
         sampling.add(self.kernels, buffers, generator)
 
+    def add_parts_to(self, buffers: Sequence[Any], parts: Sequence[tuple[int, int]], generator: Generator) -> None:
+        """Add this process's part of one draw that several make together, from generators in the same state.
+
+        Each buffer is a stretch of an array, of which `parts` gives where it starts and how long the array is. It gets
+        what `add_to` would add there: a shared scale is shared by all processes, and no number is drawn for two places.
+        """
+        sampling.add(self.kernels, buffers, generator, parts)
+
     def kernels(self, keystream: Keystream) -> MakeKernel:
         """How one draw is made of random words; what all of its values share comes from the keystream first."""
         raise NotImplementedError(f"{self.kind} noise is not drawn in floating point")

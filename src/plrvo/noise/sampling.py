@@ -83,11 +83,20 @@ def sample(kernels: Kernels, shape: Shape, generator: Generator, dtype: Any) -> 
     return _narrowed(wide, dtype).to(getattr(generator, "device", "cpu"))
 
 
-def add(kernels: Kernels, buffers: Sequence[Any], generator: Generator) -> None:
-    """Add one fresh draw to arrays or tensors in place, of any mixture of types and layouts."""
+def add(
+    kernels: Kernels, buffers: Sequence[Any], generator: Generator, parts: Sequence[tuple[int, int]] | None = None
+) -> None:
+    """Add one fresh draw to arrays or tensors in place, of any mixture of types and layouts.
+
+    With `parts`, each buffer is a stretch of an array: where it starts there, and how long that array is. Processes
+    with generators in one state, each of which has some stretches, then add one draw together.
+    """
     rows = [_row(buffer) for buffer in buffers]
+    flats: list[NDArray[Any] | spans.Part] = [row for row, _ in rows]
+    if parts is not None:
+        flats = [spans.Part(row, *where) for (row, _), where in zip(rows, parts, strict=True)]
     keystream = keystream_of(generator)
-    spans.write([row for row, _ in rows], keystream, kernels(keystream), add=True)
+    spans.write(flats, keystream, kernels(keystream), add=True)
     for buffer, (row, in_place) in zip(buffers, rows, strict=True):
         if not in_place:
             _put_back(buffer, row)

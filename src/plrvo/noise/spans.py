@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,33 +41,51 @@ class Kernel(Protocol):
 MakeKernel = Callable[[int], Kernel]  # from the largest count that will be asked of it
 
 
-def write(flats: Sequence[NDArray[Any]], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
-    """Fill one-dimensional arrays of singles or doubles with noise, or add noise to them."""
-    spans = _spans(flats)
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a one-dimensional array of `size` numbers, from `start` on: what this process has of it."""
+
+    own: NDArray[Any]
+    start: int
+    size: int
+
+    def cut(self, start: int, stop: int) -> Part:
+        """What it has of a piece of the array."""
+        first, last = (min(max(end - self.start, 0), self.own.size) for end in (start, stop))
+        return Part(self.own[first:last], max(self.start - start, 0), min(stop, self.size) - start)
+
+
+def write(flats: Sequence[NDArray[Any] | Part], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
+    """Fill one-dimensional arrays of singles or doubles with noise, or add noise to them.
+
+    A part gets the very numbers that the whole array would get there. Spans of which it has nothing are not drawn.
+    """
+    spans = _spans([flat if isinstance(flat, Part) else Part(flat, 0, flat.size) for flat in flats])
     streams = keystream.streams(len(spans))
-    sizes = [sum(part.size for part in span) for span in spans]
-    threads = 1 if sum(sizes) < SPAN else min(available_threads(), len(spans))
+    drawn = [number for number, span in enumerate(spans) if any(part.own.size for part in span)]
+    sizes = [sum(part.size for part in spans[number]) for number in drawn]
+    threads = 1 if sum(sizes) < SPAN else min(available_threads(), len(drawn))
 
     def work(thread: int) -> None:
         kernel = make(min(BLOCK, max(sizes)))
-        for number in range(thread, len(spans), threads):
+        for number in drawn[thread::threads]:
             _write_span(spans[number], kernel, streams[number], add)
 
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(threads)))
-    elif spans:
+    elif drawn:
         work(0)
 
 
-def _spans(flats: Sequence[NDArray[Any]]) -> list[list[NDArray[Any]]]:
+def _spans(flats: Sequence[Part]) -> list[list[Part]]:
     """What is written from one stream: a part of a long array, or short arrays that are a block together."""
-    spans: list[list[NDArray[Any]]] = []
-    short: list[NDArray[Any]] = []
+    spans: list[list[Part]] = []
+    short: list[Part] = []
     room = 0
     for flat in flats:
         if flat.size > BLOCK:
-            spans += [[flat[start : start + SPAN]] for start in range(0, flat.size, SPAN)]
+            spans += [[flat.cut(start, start + SPAN)] for start in range(0, flat.size, SPAN)]
             continue
         if flat.size > room:
             short, room = [], BLOCK
@@ -76,24 +95,25 @@ def _spans(flats: Sequence[NDArray[Any]]) -> list[list[NDArray[Any]]]:
     return spans
 
 
-def _write_span(span: list[NDArray[Any]], kernel: Kernel, source: Source, add: bool) -> None:
+def _write_span(span: list[Part], kernel: Kernel, source: Source, add: bool) -> None:
     if len(span) > 1:
         _write_parts(span, kernel, source, add)
         return
     for start in range(0, span[0].size, BLOCK):
-        _write_parts([span[0][start : start + BLOCK]], kernel, source, add)
+        _write_parts([span[0].cut(start, start + BLOCK)], kernel, source, add)
 
 
-def _write_parts(parts: list[NDArray[Any]], kernel: Kernel, source: Source, add: bool) -> None:
+def _write_parts(parts: list[Part], kernel: Kernel, source: Source, add: bool) -> None:
     """One block, drawn as doubles if any of it is."""
-    drawn = kernel.draw(sum(part.size for part in parts), np.result_type(*{part.dtype for part in parts}), source)
+    drawn = kernel.draw(sum(part.size for part in parts), np.result_type(*{part.own.dtype for part in parts}), source)
     start = 0
     for part in parts:
-        fresh = drawn[start : start + part.size]
+        own, first = part.own, start + part.start
+        fresh = drawn[first : first + own.size]
         if add:
-            np.add(part, fresh, out=part, casting="same_kind")
+            np.add(own, fresh, out=own, casting="same_kind")
         else:
-            np.copyto(part, fresh, casting="same_kind")
+            np.copyto(own, fresh, casting="same_kind")
         start += part.size
 
 

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
+from plrvo.training.sharded import is_of_fsdp
+
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "accelerate", "einops", "numpy", "opacus", "pandas", "peft", "plrvo", "safetensors", "scipy", "timm", "tokenizers",
     "torch", "torchaudio", "torchvision", "transformers",
@@ -28,7 +30,8 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) | {
 _HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks",
 )  # fmt: skip
-_OF_OPACUS = {"grad_sample", "summed_grad", "_forward_counter", "max_batch_len"}  # which it puts on parameters
+# What Opacus puts on parameters, and torch on those of its other kinds of tensors.
+_OF_LIBRARIES = {"grad_sample", "summed_grad", "_forward_counter", "max_batch_len", "_is_param"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _DATA = (int, float, complex, str, bytes, Tensor, np.ndarray, np.generic, bytearray, array.array, memoryview)
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
@@ -63,7 +66,7 @@ def _of_layer(path: str, m: nn.Module) -> Iterator[Place]:
             full = f"{path}.{name}".lstrip(".")
             own = vars(p)
             for key, value in own.items():
-                if key not in _OF_OPACUS:
+                if key not in _OF_LIBRARIES:
                     yield Place(f"{full}.{key}", value, functools.partial(own.__setitem__, key))
             yield from _of_hooks(f"{full}._backward_hooks", p._backward_hooks or {})
 
@@ -89,10 +92,12 @@ def is_of_the_user(value: Any) -> bool:
 
 
 def _is_ours(hook: Any) -> bool:
+    """Or FSDP's, which keeps no more than parameters."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     owner = getattr(hook, "__self__", None)
-    return _library(type(hook)) == "plrvo" or _library(type(owner)) == "plrvo" or _library(hook) == "plrvo"
+    of_plrvo = "plrvo" in (_library(type(hook)), _library(type(owner)), _library(hook))
+    return of_plrvo or is_of_fsdp(hook)
 
 
 def _library(value: Any) -> str:

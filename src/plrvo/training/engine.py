@@ -39,8 +39,10 @@ from plrvo.training.loss_form import by_example
 from plrvo.training.mechanism import Mechanism
 from plrvo.training.optimizer import optimizer_class
 from plrvo.training.private_loader import AnySampler, poisson_sampler, private_loader
-from plrvo.training.randomness import generator_for
+from plrvo.training.randomness import generator_for, same_in_all_processes
 from plrvo.training.sampler import size_of
+from plrvo.training.sharded import shards_of
+from plrvo.training.sharded_optimizer import check_layers, check_shards
 from plrvo.training.together import check_together, is_distributed
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate
@@ -164,7 +166,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         A pass over the loader is an epoch, of batches of its own (docs: coming from Opacus).
 
         Args:
-            module: the model; layers that mix examples are refused.
+            module: the model; layers that mix examples are refused. What torch.compile made of it is put aside.
             optimizer: any torch optimizer over parameters of the module.
             data_loader: says which data set and how to collate, and without a plan by its length the sampling rate;
                 batches are drawn anew by Poisson sampling, and sorted by length where the data set has `lengths`. Its
@@ -202,6 +204,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             others: arguments that Opacus hands to its optimizers: those of adaptive clipping
                 (`plrvo.training.adaptive`), all of which it needs. Any other is refused.
         """
+        module = given.without_compile(module)
         distributed = is_distributed(module)
         wanted_clipping = clipping or (self.plan.clipping if self.plan else Clipping.flat)
         adaptive = asked_for(wanted_clipping, distributed, others)
@@ -215,6 +218,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
             theirs.refuse_beside_a_plan(noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, noise=noise)
             self.plan.check_clipping(clipping)
         ftrl.refuse_what_is_not_covered(self.plan, data_loader, distributed)
+        check_shards(module, grad_sample_mode, wanted_clipping, batch_first)
+        shards = shards_of(module)
         dimension = self._checked_dimension(module, optimizer)
         self.size = size = size_of(data_loader)
         if self.plan is None:
@@ -238,7 +243,12 @@ class PrivacyEngine(opacus.PrivacyEngine):
         noise_source = generator_for(exact, noise_generator, "noise_generator")
         sample_source = generator_for(exact, sample_generator, "sample_generator")
         self.seeded |= _is_known(noise_source) or _is_known(sample_source)
-        self._mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
+        if shards.is_sharded:
+            noise_source, asked = same_in_all_processes(noise_source), "bookkeeping"
+        with shards.whole():
+            check_layers(module, shards.is_sharded)
+            self._mode = mode = chosen_mode(grad_sample_mode, module, mechanism.clipping, batch_first)
+            wrapper: Any = AloneModule if mode == ALONE else wrapper_of(mode, module, asked)
         self.isolation = weakest(self.isolation, by_mode(mode, public_loss_weights))
         if distributed:
             agreed: dict[str, Any] = {"plan": mechanism.to_dict()}
@@ -254,14 +264,14 @@ class PrivacyEngine(opacus.PrivacyEngine):
         loader = private_loader(data_loader, sampler, batch_first, alone=mode == ALONE, seeded=self.seeded)
         wrapped: Any
         if mode == ALONE:
-            wrapped = AloneModule(module, criterion=criterion, loss_reduction=loss_reduction, seeded=self.seeded)
+            wrapped = wrapper(module, criterion=criterion, loss_reduction=loss_reduction, seeded=self.seeded)
         else:
-            wrapped = wrapper_of(mode, module, asked)(
+            wrapped = wrapper(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
             )
         self._wrapped = weakref.ref(wrapped)
         processes = torch.distributed.get_world_size() if distributed else 1
-        noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None)
+        noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None, shards.is_sharded)
         noisy = (correlated_class(noisy_class) if mechanism.correlation else noisy_class)(
             optimizer,
             noise=mechanism.noise,

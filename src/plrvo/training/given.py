@@ -44,23 +44,32 @@ def warn_of_delta(delta: float, size: int) -> None:
         )
 
 
+def without_compile(module: nn.Module) -> nn.Module:
+    """The module that torch.compile was given, to be called as it was written: compiled code leaves out its hooks."""
+    eager: nn.Module = getattr(module, "_orig_mod", module)
+    compiled = eager is not module
+    for m in eager.modules():
+        if getattr(m, "_compiled_call_impl", None) is not None:  # module.compile()
+            m._compiled_call_impl = None
+            compiled = True
+    if compiled:
+        warnings.warn(
+            "module: torch.compile is put aside: compiled code has no place for hooks that see gradients by example. "
+            "Steps and evaluation run without it (cleanup() removes the hooks; compile the module again after it)",
+            stacklevel=3,
+        )
+    return eager
+
+
 def check_module(module: nn.Module) -> None:
     """One module that computes outputs by its own layers, in enough bits."""
     for name, m in module.named_modules():
-        if hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None:
+        if hasattr(m, "_orig_mod"):
             raise InvalidArgument(
                 "module",
-                f"{name or type(module).__name__} (compiled)",
-                "the module without torch.compile, which leaves out the hooks that see gradients by example",
-            )
-        of_fsdp = any(kind.__module__.startswith("torch.distributed.fsdp") for kind in type(m).__mro__)
-        if of_fsdp or any(hasattr(p, "device_mesh") for p in m.parameters(recurse=False)):  # or sharded otherwise
-            raise InvalidArgument(
-                "module",
-                f"{name or type(module).__name__} ({'FSDP' if of_fsdp else 'DTensor'})",
-                "the whole module in every process, in opacus.distributed.DifferentiallyPrivateDistributedDataParallel "
-                "(torch.distributed.optim.ZeroRedundancyOptimizer shares out the optimizer's state): modules are tried "
-                "in passes that processes with the rest of the weights have no part in",
+                f"{name} (compiled)",
+                "the whole module in torch.compile, or none of its parts: that is put aside, and a part of it has "
+                "another name",
             )
     if "forward" not in vars(module) and type(module).forward is nn.Module.forward:
         raise InvalidArgument(

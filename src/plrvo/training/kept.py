@@ -31,6 +31,7 @@ from plrvo.validate import InvalidArgument
 
 SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
 _OF_TORCH = vars(nn.Module()).keys()
+_OF_FSDP = "__composable_api_state_key"  # what it knows of a module, shares among them
 _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtype, torch.device)
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
@@ -50,7 +51,7 @@ def attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
 
 def own_attributes(m: nn.Module) -> dict[str, Any]:
     """Those of one layer that are not torch's."""
-    return {key: value for key, value in vars(m).items() if key not in _OF_TORCH}
+    return {k: value for k, value in vars(m).items() if k not in _OF_TORCH and not k.startswith(_OF_FSDP)}
 
 
 class Digest:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
 
 from plrvo.accounting import Clipping, Workload
@@ -161,6 +162,10 @@ def check_checkpoint(optimizer: Any, schedulers: Mapping[str, Any], options: Map
     if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in kinds):
         raise InvalidArgument(
             "optimizer", kinds[0].__name__, "one whose state is whole in every process: this one's is in several"
+        )
+    if any(isinstance(p, DTensor) for group in optimizer.param_groups for p in group["params"]):
+        raise InvalidArgument(
+            "module", "shared out by fully_shard", "a module that is whole in every process: no process has all of it"
         )
     for name, value in schedulers.items():
         if value is not None and value not in optimizer.schedules.values():

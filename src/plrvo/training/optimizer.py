@@ -9,8 +9,8 @@ calls the wrapped optimizer. It raises instead, before anything is released, unl
 
 What makes up the mechanism (noise, clip, dimension, generator) is fixed when the optimizer is made; without a plan, a
 schedule may change the widths of noise and clip between steps (`schedulers`). Nothing without noise is ever on the
-parameters, which may be copied and saved at any time. Noise is added once, by the process of rank 0, before any
-division.
+parameters, which may be copied and saved at any time. Noise is added once, by the process of rank 0 (or by each to its
+share of the parameters, `sharded`), before any division.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from plrvo.training.exact import ExactMixin
 from plrvo.training.loss_form import NotASum
 from plrvo.training.schedulers import Schedule
 from plrvo.training.score import postprocessor
+from plrvo.training.sharded_optimizer import ShardedMixin
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
 
@@ -312,11 +313,11 @@ class NoiseMixin(_Base):
 
 @cache
 def optimizer_class(
-    distributed: bool, grad_sample_mode: str, exact: bool = False, adaptive: bool = False
+    distributed: bool, grad_sample_mode: str, exact: bool = False, adaptive: bool = False, sharded: bool = False
 ) -> type[DPOptimizer]:
     """Opacus's optimizer with the mixins in front of it."""
     base = DistributedDPOptimizer if distributed else DPOptimizer
     clips = BookkeepingMixin if grad_sample_mode == "bookkeeping" else SamplesMixin
     # Exact sums are of flat clipping: there is no more than one in front.
-    front = (ExactMixin,) if exact else (AdaptiveMixin,) if adaptive else ()
+    front = (ExactMixin,) if exact else (AdaptiveMixin,) if adaptive else (ShardedMixin,) if sharded else ()
     return type(f"Noisy{base.__name__}", (*front, NoiseMixin, clips, base), {})

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from plrvo.training.kept import Contents, Digest
 
@@ -141,6 +142,8 @@ def sums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def _bits(t: Tensor) -> Tensor:
+    if isinstance(t, DTensor):
+        t = t.detach().to_local()  # the share that is here
     t = torch.view_as_real(t.detach()) if t.is_complex() else t.detach()
     return t if t.dtype == torch.bool else t.contiguous().view(_INTEGERS[t.element_size()])
 

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader
 
 from plrvo.training.descendants import not_followed
 from plrvo.training.kept import tensor_bits
+from plrvo.training.sharded import is_sharded
 from plrvo.training.state import generators_aside, seed_all
 from plrvo.training.structure import leaves
 from plrvo.validate import InvalidArgument
@@ -34,14 +35,14 @@ _SEED = 20  # of what a data set or a collate function draws, the same everywher
 def is_distributed(module: nn.Module) -> bool:
     """Whether it is wrapped for several processes; without that, each of them would be a run of its own."""
     wrappers = (DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel)
-    if isinstance(module, wrappers):
+    if isinstance(module, wrappers) or is_sharded(module):
         return True
     joined = torch.distributed.is_initialized()
     if (torch.distributed.get_world_size() if joined else int(os.environ.get("WORLD_SIZE") or 1)) > 1:  # torchrun's
         warnings.warn(
             "several processes, and a module that is not wrapped for them: each trains a model of its own and "
             "spends a budget of its own (torch.distributed.init_process_group, and "
-            "opacus.distributed.DifferentiallyPrivateDistributedDataParallel)",
+            "opacus.distributed.DifferentiallyPrivateDistributedDataParallel or torch.distributed.fsdp.fully_shard)",
             stacklevel=3,
         )
     return False

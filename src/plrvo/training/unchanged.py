@@ -19,6 +19,7 @@ from torch.utils import _python_dispatch
 
 from plrvo.training.call import Call
 from plrvo.training.kept import SMALL, Digest
+from plrvo.training.sharded import Whole
 from plrvo.training.state import State, seed_torch, sums
 from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
@@ -47,8 +48,8 @@ class Unchanged:
     caller has), rows are tried once more.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        self._module = module
+    def __init__(self, module: nn.Module, shards: Whole | None = None) -> None:
+        self._module, self._shards = module, shards or Whole()
         self._left: _Left | None = None  # what may be left behind; None: anything
         self._tried: Digest | None = None
         self._longest: list[list[int]] = []
@@ -56,7 +57,7 @@ class Unchanged:
     def begin(self, call: Call | None, on_try: Callable[[bool], None]) -> None:
         """Of a pass without examples (None) nothing depends on them."""
         self._by_value = self._tried is None or secrets.randbelow(_VALUES_EVERY) == 0
-        kept = Digest(self._module, identity=True, values=False)
+        kept = self._kept(values=False)
         if call is None:
             self._left = self._tried = None
         else:
@@ -69,7 +70,7 @@ class Unchanged:
                     self._left = _left_behind(self._module, call, go_back=go_back)
                 finally:
                     on_try(False)
-                kept = Digest(self._module, identity=True, values=False)
+                kept = self._kept(values=False)
             self._tried = kept
         self._before = self._kept() if self._by_value else kept, self._marks()
 
@@ -110,12 +111,14 @@ class Unchanged:
         self._longest = [list(map(max, now, most)) for now, most in pairs]
         return any(a > b for now, most in pairs for a, b in zip(now, most, strict=True))
 
-    def _kept(self) -> Digest:
-        return Digest(self._module, identity=True, values=self._by_value)
+    def _kept(self, values: bool | None = None) -> Digest:
+        with self._shards.at_rest():
+            return Digest(self._module, identity=True, values=self._by_value if values is None else values)
 
     def _marks(self) -> dict[str, Any]:
         """By name what changes with a parameter: which it is, how often written to, and its sum."""
-        parameters = dict(self._module.named_parameters())
+        with self._shards.at_rest():
+            parameters = dict(self._module.named_parameters())
         marks: dict[str, Any] = {name: (id(p), p._version) for name, p in parameters.items()}
         if self._by_value:
             small = {name: p for name, p in parameters.items() if p.numel() <= SMALL}

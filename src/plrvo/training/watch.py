@@ -34,6 +34,7 @@ from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, Tried, probe
 from plrvo.training.recording import Output, Recording, forget_recordings, form
 from plrvo.training.replay import CannotReplay, Replay
+from plrvo.training.sharded import Whole
 from plrvo.training.structure import tensors_in
 from plrvo.training.unchanged import Unchanged
 from plrvo.validate import InvalidArgument
@@ -59,8 +60,10 @@ class Watch(Bound):
         dimension: int = 0,
         public_weights: bool = False,
         on_rows: Callable[[int], None] | None = None,
+        shards: Whole | None = None,
     ) -> None:
         super().__init__(module)
+        self._shards = shards or Whole()
         forget_recordings()
         forget_descendants()
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
@@ -80,7 +83,7 @@ class Watch(Bound):
         self._call: Call | None = None  # of the pass under way
         self._moved = Counter[str]()  # how often rows that an operation has moved were tried
         self._found = Tried()
-        self._unchanged, self._seen_inputs, self._lists = Unchanged(module), Inputs(), Lists()
+        self._unchanged, self._seen_inputs, self._lists = Unchanged(module, self._shards), Inputs(), Lists()
         self._inputs: set[int] = set()
         self._outputs: list[Output] = []
         self._statistics: list[Tensor] = []  # of the batch, that the module has given
@@ -161,6 +164,11 @@ class Watch(Bound):
                 "the module that make_private returned; a copy of it is not private (eval() to use it; to train it "
                 "without privacy, load its state_dict into a fresh model)",
             )
+        self._shards.rest()
+        with self._shards.turn():
+            return self._before_training(module, args, kwargs)
+
+    def _before_training(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         now = {p for p in module.parameters() if p.requires_grad}
         if now - self._trainable:
             names = {p: name for name, p in module.named_parameters()}
@@ -245,6 +253,8 @@ class Watch(Bound):
                 self._found = found
 
     def _set_trying(self, trying: bool) -> None:
+        if trying:
+            self._shards.ask()
         self.is_trying = trying
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -257,6 +267,10 @@ class Watch(Bound):
                     self._descendants.add_beside(tensors_in(output), at_a_batch=self.draws.current.out == 1)
                 self.go_on()
             return None
+        with self._shards.turn():
+            return self._after_training(module, output)
+
+    def _after_training(self, module: nn.Module, output: Any) -> Any:
         self._inside.end(tensors_in(output))
         self._unchanged.end()
         if self.rows == 0:
@@ -290,6 +304,12 @@ class Watch(Bound):
         met = reached(loss, {*stops, *(o.tensor.grad_fn for o in self._outputs)})
         if not met:
             return self._go_on_recording
+        with self._shards.turn(), self._shards.quiet([o.tensor for o in self._outputs]):
+            self._check_seen(loss, weight, stops, met)
+        return self._leave_backward
+
+    def _check_seen(self, loss: Tensor, weight: float, stops: set[Any], met: set[Any]) -> None:
+        """A loss that the outputs lead to, before it goes back."""
         self.seen_loss = True
         if any(o.tensor._version != o.version for o in self._outputs):
             raise NotASum("outputs of the module that were changed in place before the loss: expected them as they are")
@@ -314,14 +334,15 @@ class Watch(Bound):
             self._hooks.begin(outputs, steps)
         self._turn += 1
         self.in_backward = True
+        self._shards.begin_backward()
         self._unchanged.begin_backward()
-        return self._leave_backward
 
     def _leave_backward(self) -> None:
         self.in_backward = False
         self._go_on_recording()
         self.seen_loss = False  # no step follows what is refused here
         self._hooks.end()
+        self._shards.end_backward()
         self._unchanged.end_backward()
         self.seen_loss = True
 
@@ -364,7 +385,7 @@ class Watch(Bound):
         tried = self._forms.get(its_form, 0)
         if tried >= _TRIED and secrets.randbelow(_AGAIN):
             return
-        self._set_trying(True)  # its passes through the outputs are nobody's gradients
+        self.is_trying = True  # its passes through the outputs are nobody's gradients; the module has none
         try:
             with warnings.catch_warnings():
                 # The backward pass itself will say this.
@@ -406,4 +427,5 @@ def _watch_of_a_copy() -> Watch:
     watch = object.__new__(Watch)
     watch.module, watch.is_trying, watch._outputs, watch._recording = None, False, [], None
     watch._descendants, watch._inside = Descendants(), Inside()
+    watch._shards = Whole()
     return watch

@@ -64,7 +64,7 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
         yield layer.bias, _per_channel(g)
     if not _trains(layer.weight):
         return
-    positions, rows, columns = g[0:1, 0].numel(), layer.out_channels // layer.groups, layer.weight[0].numel()
+    positions, rows, columns = g[0:1, 0].numel(), layer.out_channels // layer.groups, _columns(layer)
     ghost = Convolution(x, g, lambda *both: _factors(layer, *both), lambda *both: _whole(layer, *both))
     if not is_direct(positions, rows, columns):
         yield layer.weight, ghost
@@ -74,7 +74,8 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
         yield layer.weight, PerExample(ghost.per_example())
     else:
         left, right = _factors(layer, x, g)
-        gradients = (left.transpose(2, 3) @ right).view(len(x), *layer.weight.movedim(1, -1).shape)
+        rows, inputs, *kernel = layer.weight.shape
+        gradients = (left.transpose(2, 3) @ right).view(len(x), rows, *kernel, inputs)
         yield layer.weight, PerExample(gradients, channels_last=True)
 
 
@@ -95,7 +96,7 @@ def _factors(layer: Any, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     )
     channels, positions = layer.out_channels // layer.groups, math.prod(g.shape[2:])
     left = g.reshape(examples, layer.groups, channels, positions).transpose(2, 3)
-    return left, windows.reshape(*left.shape[:3], layer.weight[0].numel())
+    return left, windows.reshape(*left.shape[:3], _columns(layer))
 
 
 def _padded(layer: Any, x: Tensor) -> Tensor:
@@ -108,17 +109,23 @@ def _padded(layer: Any, x: Tensor) -> Tensor:
 
 def _whole(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     """The weight gradient of all examples together, by torch's own kernel."""
-    return _by_kernel(layer, x, g, layer.weight, layer.groups) if len(x) else torch.zeros_like(layer.weight)
+    shape = layer.weight.shape
+    return _by_kernel(layer, x, g, x.new_empty(shape), layer.groups) if len(x) else x.new_zeros(shape)
 
 
 def _by_groups(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     """That of each example: the channels of all examples are those of one, in so many more groups."""
-    weights = layer.weight.repeat(len(x), *[1] * (layer.weight.ndim - 1))
+    weights = x.new_empty(len(x) * layer.weight.shape[0], *layer.weight.shape[1:])
     together = _by_kernel(layer, x.flatten(0, 1)[None], g.flatten(0, 1)[None], weights, len(x) * layer.groups)
     return together.view(len(x), *layer.weight.shape)
 
 
+def _columns(layer: Any) -> int:
+    return math.prod(layer.weight.shape[1:])
+
+
 def _by_kernel(layer: Any, x: Tensor, g: Tensor, like: Tensor, groups: int) -> Tensor:
+    """Weights have a shape here, and no value: they may be elsewhere by now (`sharded`)."""
     none = [0] * (x.ndim - 2)
     padding = layer.padding
     if isinstance(padding, str) or layer.padding_mode != "zeros":  # the kernel knows symmetric zeros only

@@ -22,6 +22,7 @@ from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights, with_own_way_back
+from plrvo.training.sharded import shards_of
 from plrvo.training.structure import map_tensors, tensors_in
 from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
@@ -230,9 +231,12 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._looked_up_once: set[nn.Module] = set()  # embeddings of numbers that all examples share
         # Which give each example its own in the pass under way; whether they were looked up with a dimension in front.
         self._spread: dict[nn.Module, bool] = {}
+        self._shards = shards_of(unwrapped(m))
         names = {p: name for name, p in m.named_parameters()}
         # Rules are tried out on their layers, so they come before any hook; the watch is to see a pass first.
-        for name, layer, recorder in self._recorders(m):
+        with self._shards.whole():
+            recorders = self._recorders(m)
+        for name, layer, recorder in recorders:
             self._watch(name or type(layer).__name__, layer, recorder)
         self.watch = Watch(
             unwrapped(m),
@@ -241,6 +245,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             dimension=self._dimension,
             public_weights=public_loss_weights,
             on_rows=self._open_book,
+            shards=self._shards,
         )
         self.watch.see_outputs()
         parameters: list[Any] = [p for p in m.parameters() if p.requires_grad]
@@ -301,10 +306,13 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._of_layer.clear()
 
     def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
+        tap = partial(self._tap, name, recorder)
+        # First, so that hooks which make a weight from parameters make it from detached ones; but within those that
+        # gather the layer's parameters and let go of them.
+        first = not self._shards.is_unit(layer)
         self._of_layer[layer] = [
-            # First, so that hooks which make a weight from parameters make it from detached ones.
-            layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True, prepend=True),
-            layer.register_forward_hook(partial(self._tap, name, recorder), with_kwargs=True, always_call=True),
+            layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True, prepend=first),
+            layer.register_forward_hook(tap, with_kwargs=True, prepend=not first, always_call=True),
         ]
 
     def _detach_parameters(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -428,7 +436,7 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._is_redoing, trying, self.watch.is_trying = True, self.watch.is_trying, True
         try:
             for parameter, contribution in contributions:
-                self.book.add(parameter, contribution)
+                self.book.add(self._shards.known(layer, parameter), contribution)
         finally:
             self._is_redoing, self.watch.is_trying = False, trying
 

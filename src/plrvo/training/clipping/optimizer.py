@@ -105,13 +105,16 @@ class BookkeepingMixin(ClippingMixin):
         )
 
     def _total(self, p: Any, factor: Tensor, out: Tensor | None) -> Tensor:
-        total = torch.zeros_like(p)
+        total = self._nothing(p)
         for number, contribution in enumerate(self.book.release(p)):
             if out is not None:
                 contribution = contribution.without(out.to(p.device))
             part = contribution.weighted_sum(factor * self.scale).to(p.dtype)
             total = total.add_(part) if number else part
         return total
+
+    def _nothing(self, p: Any) -> Tensor:
+        return torch.zeros_like(p)
 
     def _norms(self) -> list[Tensor]:
         norms, limit = (
