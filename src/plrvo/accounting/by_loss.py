@@ -11,8 +11,8 @@
 - `profile`: Laplace and Gamma-PLRV steps, each of them a pair that dominates all gradients (`profile`; theory, section
   14), composed as in `pld`.
 
-`gift` and `profile` are proved for steps with fresh noise each, and never used for correlated noise. Each of them is a
-bound; an estimate of what they give says which are worth the composition.
+`gift` and `profile` are proved for steps with fresh noise each; of correlated noise, for visits that share no row. Each of
+them is a bound; an estimate of what they give says which are worth the composition.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from plrvo.accounting.gift import with_gift, without_gift
 from plrvo.accounting.loss_distribution import coarse_deltas as composed_coarsely
 from plrvo.accounting.loss_distribution import composed_delta, composed_epsilon, estimate
 from plrvo.accounting.losses import Step
+from plrvo.accounting.profile import FEW, worth_while
 from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.accounting.step_profile import profile_steps
 from plrvo.accounting.window import Estimate
@@ -94,8 +95,10 @@ def _within_reach(entries: Sequence[Entry], delta: float, guess: float, known: f
         law = noise.before_rounding.lomax
         if law is None or noise.shared:
             return True
-        signal = noise.sensitivity(work.clip, work.dimension) / law[1] * math.sqrt(law[0].information)
-        limit.append(Steps(signal, work.sample_rate, work.steps))
+        shift = noise.sensitivity(work.clip, work.dimension) / law[1]
+        if not worth_while(law[0], shift, work.steps <= FEW):
+            return False
+        limit.append(Steps(shift * math.sqrt(law[0].information), work.sample_rate, work.steps))
     return estimate(tuple(_few_kinds(limit)), delta, guess).epsilon <= _WORTH * known
 
 

@@ -213,8 +213,8 @@ class Shards(Whole):
                 m._parameters[name] = p
             yield
         finally:
-            for (m, name), p in before.items():
-                m._parameters[name] = p
+            for (m, name), earlier in before.items():
+                m._parameters[name] = earlier
 
 
 def shards_of(module: nn.Module) -> Whole:

@@ -26,6 +26,8 @@ MODES = ("auto", "bookkeeping", "ghost")
 class ShardedMixin(_Base):
     """Goes in front of the noise: `sums` are the shares of the sums of all processes."""
 
+    sums: Any
+
     def _total(self, p: Any, factor: Tensor, out: Tensor | None) -> Tensor:
         """What this process keeps of a parameter's sum; that of its own examples is whole, and let go at once."""
         total = super()._total(p, factor, out)
@@ -101,8 +103,8 @@ def check_shards(module: nn.Module, mode: str, clipping: str, batch_first: bool)
     if mode not in MODES:
         raise InvalidArgument("grad_sample_mode", mode, f"bookkeeping, or auto, with fully_shard; or {_WHOLE}")
     if clipping == Clipping.l1 or not batch_first:
-        wrong = ("clipping", clipping) if clipping == Clipping.l1 else ("batch_first", batch_first)
-        raise InvalidArgument(*wrong, f"what book-keeping can do, with fully_shard; or {_WHOLE}")
+        name, value = ("clipping", clipping) if clipping == Clipping.l1 else ("batch_first", str(batch_first))
+        raise InvalidArgument(name, value, f"what book-keeping can do, with fully_shard; or {_WHOLE}")
 
 
 def check_layers(module: nn.Module, sharded: bool) -> None:

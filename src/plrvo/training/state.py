@@ -143,7 +143,7 @@ def sums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
 def _bits(t: Tensor) -> Tensor:
     if isinstance(t, DTensor):
-        t = t.detach().to_local()  # the share that is here
+        t = t.to_local()  # the share that is here
     t = torch.view_as_real(t.detach()) if t.is_complex() else t.detach()
     return t if t.dtype == torch.bool else t.contiguous().view(_INTEGERS[t.element_size()])
 
