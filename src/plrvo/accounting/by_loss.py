@@ -11,8 +11,8 @@
 - `profile`: Laplace and Gamma-PLRV steps, each of them a pair that dominates all gradients (`profile`; theory, section
   14), composed as in `pld`.
 
-`gift` and `profile` are proved for steps with fresh noise each; of correlated noise, for visits that share no row. Each of
-them is a bound; an estimate of what they give says which are worth the composition.
+`gift` and `profile` are proved for steps with fresh noise each; of correlated noise, for visits that share no row. Each
+of them is a bound; an estimate of what they give says which are worth the composition.
 """
 
 from __future__ import annotations
