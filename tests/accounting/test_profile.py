@@ -5,13 +5,14 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as privacy_loss
 from scipy import special
 
 from plrvo import PLRV, GammaPLRV, Gaussian, Laplace, Ledger, Workload
 from plrvo.accounting.contour import _orders, contours
 from plrvo.accounting.gaussian_curve import gaussian_delta
 from plrvo.accounting.loss_distribution import composed_epsilon
-from plrvo.accounting.profile import ENERGIES, energy_bounds, lattice, profile
+from plrvo.accounting.profile import ENERGIES, energy_bounds, lattice, one_coordinate, profile
 from plrvo.accounting.sampled_gaussian import Steps
 from plrvo.accounting.sampled_profile import ProfileSteps
 from plrvo.accounting.step_profile import profile_steps
@@ -208,6 +209,7 @@ def test_few_coordinates_keep_their_own_bounds():
     one = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)
     assert Ledger().plus(Laplace(1.0), one).certified(1e-9).value <= 1.0 + 1e-9
     assert profile_steps(Laplace(200.0), one) is None
+    assert profile_steps(Laplace(200.0), Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=9)) is None
 
 
 def test_a_gaussian_step_costs_less_than_the_profile_of_the_same_information():
@@ -226,8 +228,44 @@ def test_few_steps_of_small_shifts_cost_less_than_by_moments(noise, rate, steps,
 
 
 def test_profiles_that_cannot_be_smaller_are_not_computed():
-    """One coordinate has a largest loss: no gradient in many small shifts is there to be bounded."""
+    """Few coordinates have a largest loss that is below what gradients in many small shifts would show."""
     profile.cache_clear()
-    one = Workload(sample_rate=1.0, steps=1, clip=0.123, dimension=1)
-    assert Ledger().plus(Laplace(1.0), one).certified(1e-5).value <= 0.123
+    few = Workload(sample_rate=1.0, steps=1, clip=0.123, dimension=2)
+    assert Ledger().plus(Laplace(1.0), few).certified(1e-5).value <= 0.123 * math.sqrt(2)
     assert profile.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("k", [math.inf, 10.0, 0.5])
+@pytest.mark.parametrize("shift", [0.05, 1.0, 8.0])
+def test_the_pair_of_one_coordinate_is_what_integration_gives(k, shift):
+    """E (p(z - s) - a p(z))_+ by quadrature: no less, and no more than a thousandth of its largest value above."""
+    noise = Laplace(1.0) if k == math.inf else GammaPLRV(k, 1 / (k + 1))
+    pair = one_coordinate(Lomax(k), shift)
+    z = np.concatenate(
+        [-np.geomspace(1e9, 31, 4000), np.linspace(-30, shift + 30, 400_001), np.geomspace(1e9, 40, 4000)[::-1]]
+    )
+    z = np.unique(np.concatenate([z, [0.0, shift]]))
+    p, q = (np.diff(noise.cdf(z - s)) for s in (shift, 0.0))
+    for y in shift * np.array([-0.6, 0.0, 0.11, 0.5, 0.93]):
+        exact = float(np.sum(np.maximum(p - math.exp(y) * q, 0.0)))
+        (found,) = shown(pair, [y])
+        assert exact - 1e-8 <= found <= exact + 1e-3 * exact + 1e-6
+
+
+def test_one_coordinate_costs_what_the_loss_distribution_of_others_says():
+    """dp-accounting's sampled Laplace mechanism, on its own grid; and Gaussian steps beside it."""
+    theirs = privacy_loss.from_laplace_mechanism(2.0, value_discretization_interval=1e-4, sampling_prob=0.01)
+    ours = Ledger().plus(Laplace(2.0), Workload(0.01, 100, 1.0, 1)).certified(1e-5)
+    assert ours.value == pytest.approx(theirs.self_compose(100).get_epsilon_for_delta(1e-5), rel=1e-3)
+    one = privacy_loss.from_laplace_mechanism(4.0, value_discretization_interval=1e-4)
+    both = one.compose(privacy_loss.from_gaussian_mechanism(4.0, value_discretization_interval=1e-4))
+    mixed = Ledger().plus(Gaussian(4.0), Workload(1.0, 1, 1.0, 100)).plus(Laplace(4.0), Workload(1.0, 1, 1.0, 1))
+    assert mixed.certified(1e-5).value == pytest.approx(both.get_epsilon_for_delta(1e-5), rel=1e-3)
+
+
+@pytest.mark.parametrize("noise", [Laplace(2.0), GammaPLRV(10.0, 0.05), GammaPLRV(0.5, 1.0)], ids=str)
+@pytest.mark.parametrize(("rate", "steps"), [(1.0, 1), (0.01, 1000), (0.3, 20)])
+def test_certified_and_lower_of_one_coordinate_meet(noise, rate, steps):
+    ledger = Ledger().plus(noise, Workload(rate, steps, 1.0, 1))
+    certified = ledger.certified(1e-6)
+    assert ledger.lower(1e-6) <= certified.value < 1.002 * ledger.lower(1e-6)

@@ -88,12 +88,13 @@ def dominated_epsilon(
 def _within_reach(entries: Sequence[Entry], delta: float, guess: float, known: float) -> bool:
     """Whether profiles can be smaller than a bound that is known.
 
-    They are above Gaussian steps of the same information, which is what gradients in many small shifts come to.
+    They are above Gaussian steps of the same information, which is what gradients in many small shifts come to. A
+    single coordinate has no such limit, and a pair that is found at once.
     """
     limit = []
     for noise, work in entries:
         law = noise.before_rounding.lomax
-        if law is None or noise.shared:
+        if law is None or noise.shared or work.dimension == 1:
             return True
         shift = noise.sensitivity(work.clip, work.dimension) / law[1]
         if not worth_while(law[0], shift, work.steps <= FEW):

@@ -58,6 +58,8 @@ _LEAST_K = 0.3  # the rules of `lomax` are tested from here on
 _LEAST_SIGNAL, _LARGEST_SIGNAL = 0.3, 8.0  # below it many steps cost less otherwise, above it epsilons are of no use
 _LEAST_SIGNAL_OF_FEW = 0.01  # below it masses of cells would lose more than `_RAISED` to rounding
 FEW = 64  # steps
+_LEVELS = 1000  # of a single coordinate
+_LEAST_BOUND = 1e-300  # for what has a largest loss
 _LAPLACE_MAJORANT = math.sqrt(math.pi / 2) * (1 + 2.0**-50)
 
 
@@ -86,6 +88,26 @@ def profile(law: Lomax, clip: float) -> Profile | None:
         majorant = clip * _LAPLACE_MAJORANT
         bound = np.minimum(bound, [gaussian_delta(majorant, float(at)) for at in y])
     return hull_pair(y, bound)
+
+
+@lru_cache(maxsize=64)
+def one_coordinate(law: Lomax, shift: float) -> Profile | None:
+    """The pair of a single coordinate, whose worst shift is the largest (theory, Lemma 18); None where it has none.
+
+    H at y = log a is 1 - e^((y - s)/2) for Laplace noise and y up to s. For others it is a sum over the cells of losses
+    above y, of differences of distribution functions, which err by less than 1e-13 together.
+    """
+    last = float(law.largest_loss(np.asarray(shift))) * (1 + 2.0**-50)
+    if not _LEAST_SIGNAL_OF_FEW <= shift <= LARGEST_CLIP or law.k < _LEAST_K:
+        return None
+    y = last / _LEVELS * np.arange(_LEVELS + 1.0)
+    if law.k == math.inf:
+        bound = -np.expm1((y - last) / 2)
+    else:
+        p, q = law.cells(shift, y)
+        above_p, above_q = (np.concatenate([np.cumsum(mass[::-1])[::-1], [0.0]]) for mass in (p, q))
+        bound = above_p - np.exp(y) * above_q + 1e-13
+    return hull_pair(y, np.maximum(bound, _LEAST_BOUND))
 
 
 def worth_while(law: Lomax, clip: float, few: bool) -> bool:

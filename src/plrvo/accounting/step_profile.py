@@ -1,5 +1,7 @@
 """The dominating pair of a workload's steps: `profile` for independent coordinates, a mixture for a shared scale.
 
+A single coordinate has a pair that is exact (`one_coordinate`): one query, or a clip in l1.
+
 With a shared scale E_u H(u C) needs the profile of Laplace steps of many shifts. One table of `profile` has a bound for
 every energy up to that of twice the mean shift; each shift is rounded up to an energy of the table. Larger shifts have
 the Gaussian step of `domination`, which is hardly more than they are, and smaller ones the smaller of the two.
@@ -20,6 +22,7 @@ from plrvo.accounting.profile import (
     energy_bounds,
     hull_pair,
     lattice,
+    one_coordinate,
     profile,
     worth_while,
 )
@@ -43,7 +46,10 @@ def profile_steps(noise: Noise, work: Workload) -> ProfileSteps | None:
     elif continuous.lomax is not None:
         law, unit = continuous.lomax
         shift = math.nextafter(clip / unit * (1 + 2.0**-50), math.inf)
-        pair = profile(law, shift) if worth_while(law, shift, few) else None
+        if work.dimension == 1:
+            pair = one_coordinate(law, shift)
+        else:
+            pair = profile(law, shift) if worth_while(law, shift, few) else None
     else:
         return None
     return None if pair is None else ProfileSteps(pair, work.sample_rate, work.steps)
