@@ -153,7 +153,8 @@ def findings(rows: Sequence[Result]) -> list[str]:
             [row["measured"][f"gamma_over_gaussian{ends}"] for row in mine] for ends in ("_by_moments", "")
         )
         gained = (
-            f"{1 - max(left):.0%} to {1 - min(left):.0%} narrower than by moments alone, most in {most['label']}"
+            f"{max(0.0, 1 - max(left)):.0%} to {1 - min(left):.0%} narrower than by moments alone, most in "
+            f"{most['label']}"
             if min(left) < 1 - NEGLIGIBLE
             else f"as wide as by moments alone, to {NEGLIGIBLE:.1%}, at these budgets"
         )
