@@ -8,8 +8,8 @@ carries noise of norm
 
 beside a signal of norm 1 at most. What T steps learn together is worth T (B / s sqrt(d))^2 = P B / (s^2 d): the
 *signal to noise* of the run, an upper limit that is reached where all clipped gradients point one way. Small batches
-lose, since s falls slower than B does; very large ones leave the optimizer few steps and gain little, since s grows
-with q. Proposed is the smallest batch, and so the most steps, that is within `ENOUGH` of the best.
+lose, since s falls slower than B does; large ones leave the optimizer few steps and gain ever less, since s grows with
+q. Proposed is the smallest batch, and so the most steps, that is within `ENOUGH` of the best.
 
 Nothing here looks at data.
 """
@@ -25,8 +25,9 @@ from plrvo.accounting import Workload, calibrate
 from plrvo.noise import Gaussian
 from plrvo.validate import InvalidArgument, positive, positive_integer
 
-ENOUGH = 0.8  # of the best signal to noise
-SMALLEST, FEWEST_STEPS = 16, 10
+ENOUGH = 0.95  # of the best signal to noise
+FEWEST_STEPS = 10
+ALTERNATIVES = 8  # each batch is twice the one before
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,18 @@ def batches(
     passes: float,
     progress: Callable[[float], None] | None = None,
 ) -> list[Batches]:
-    """What can be done with `passes` examples that pass through the model, repeated ones counted: batches doubled.
+    """What can be done with `passes` examples that pass through the model, repeated ones counted.
 
-    >>> found = batches(examples=60_000, dimension=39_700, epsilon=1.0, delta=1e-5, passes=30 * 60_000)
-    >>> proposed(found).batch
-    8192
+    >>> found = batches(examples=1_000, dimension=650, epsilon=3.0, delta=1e-5, passes=10_000)
+    >>> [each.batch for each in found], proposed(found).batch
+    ([7, 15, 31, 62, 125, 250, 500, 1000], 62)
     """
     positive_integer(examples=examples, dimension=dimension)
     positive(epsilon=epsilon, delta=delta, passes=passes)
     largest = min(examples, int(passes / FEWEST_STEPS))
-    if largest < SMALLEST:
-        raise InvalidArgument("passes", passes, f"at least {SMALLEST * FEWEST_STEPS}: {FEWEST_STEPS} small batches")
-    sizes = [SMALLEST << i for i in range(int(math.log2(largest / SMALLEST)) + 1)]
+    if largest < 1:
+        raise InvalidArgument("passes", passes, f"at least {FEWEST_STEPS}, for as many steps of one example")
+    sizes = sorted({max(1, largest >> i) for i in range(ALTERNATIVES)})
     found = []
     for size in sizes:
         found.append(_batches(size, examples, dimension, epsilon, delta, passes))

@@ -57,10 +57,9 @@ def add_lora(model: Any, layers: range | None = None) -> None:
         raise InvalidArgument("trainable", "lora", "peft to be installed: pip install 'plrvo[text]'") from None
     try:
         transposed = any(type(layer).__name__ == "Conv1D" for layer in model.modules())  # GPT-2's linear layers
-        numbers = None if layers is None else list(layers)
-        config = LoraConfig(
-            r=LORA_RANK, lora_alpha=LORA_ALPHA, fan_in_fan_out=transposed, layers_to_transform=numbers
-        )
+        # By what is left out: peft finds the numbers of layers only behind a name of their own.
+        below = None if layers is None else rf"(.*\.)?layers?\.({'|'.join(map(str, range(layers.start)))})\..*"
+        config = LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, fan_in_fan_out=transposed, exclude_modules=below)
         inject_adapter_in_model(config, model.base_model)
     except ValueError as error:
         raise InvalidArgument(
