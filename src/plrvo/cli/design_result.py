@@ -72,8 +72,8 @@ def tell_batches(found: Sequence[Batches], chosen: Batches) -> None:
         table.add_row(*cells, style="bold" if each is chosen else None)
     console.print(table)
     console.print(
-        "noise a step: norm of the noise in a mean gradient, in clips. signal: to noise, over the whole run, against the "
-        f"best of these. Proposed is the smallest batch with {ENOUGH:.0%}: more steps for about the same noise."
+        "noise a step: norm of the noise in a mean gradient, in clips. signal: to noise, over the whole run, against "
+        f"the best of these. Proposed is the smallest batch with {ENOUGH:.0%}: more steps for about the same noise."
     )
 
 

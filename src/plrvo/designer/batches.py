@@ -1,8 +1,8 @@
 """How large batches should be, and how many steps: what a time limit and a budget leave to choose.
 
 A machine that goes through P examples in the time takes T = P / B steps of B examples. With n examples, sampling rate
-q = B / n, and the smallest Gaussian noise multiplier s that certifies the budget for (q, T), the mean gradient of a step
-carries noise of norm
+q = B / n, and the smallest Gaussian noise multiplier s that certifies the budget for (q, T), the mean gradient of a
+step carries noise of norm
 
     s sqrt(d) / B        in units of the clip, for d parameters,
 
@@ -58,7 +58,7 @@ def batches(
 
     >>> found = batches(examples=1_000, dimension=650, epsilon=3.0, delta=1e-5, passes=10_000)
     >>> [each.batch for each in found], proposed(found).batch
-    ([7, 15, 31, 62, 125, 250, 500, 1000], 62)
+    ([7, 15, 31, 62, 125, 250, 500, 1000], 1000)
     """
     positive_integer(examples=examples, dimension=dimension)
     positive(epsilon=epsilon, delta=delta, passes=passes)

@@ -7,7 +7,9 @@
 | `bias` | every bias, and nothing else; Llama models have none |
 | `head` | the output layer, which in most small models is the embedding as well |
 
-With `layers`, only parameters of the last so many layers. A new output layer, which a classifier needs, there is none: a language model brings its own.
+With `layers`, only parameters of the last so many layers.
+
+A new output layer, which a classifier needs, there is none: a language model brings its own.
 """
 
 from __future__ import annotations
