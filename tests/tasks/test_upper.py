@@ -26,7 +26,7 @@ def llama_parts(trainable="all"):
 
 @pytest.mark.parametrize("pooling", ["mean", "its own"])
 def test_a_classifier_in_two_parts_gives_its_own_logits(pooling):
-    model, (inputs, _) = bert("all", pooling), batch()
+    model, (inputs, _) = bert("head", pooling), batch()
     upper, lower = UpperLayers(model, 1), lower_part(model, 1)
     with torch.no_grad():
         states = lower(**inputs).last_hidden_state
