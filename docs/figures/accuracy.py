@@ -55,7 +55,7 @@ def section(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _value(row: dict[str, Any]) -> str:
-    return f"{row['measured']['accuracy']:.1f} ± {row['measured']['spread']:.1f}"
+    return f"{row['measured']['accuracy']:.2f} ± {row['measured']['spread']:.2f}"
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Any:

@@ -66,9 +66,10 @@ def _measure(task: str, noise: str, epsilon: float, context: Context) -> Measure
     work = Workload(recipe.sample_rate, recipe.steps, clip, dimension_of(recipe, context))
     plan = fitted(noise, work, epsilon, DELTA)
     seeds, before = SEEDS[context.scale], time.process_time()
+    resumed = context.folder.exists()  # then only a part of the time is seen here
     done = trials(context, recipe, {noise: plan}, seeds)
     values = {"accuracy": done.means[noise], "spread": done.spreads[noise]}
-    seconds = round((time.process_time() - before) / seeds, 1)
+    seconds = None if resumed else round((time.process_time() - before) / seeds, 1)
     details = {**done.details, "processor_seconds_each": seconds, "method": plan.bracket.method}
     return Measured(values, four_epsilons(None, plan.bracket), details=details)
 
