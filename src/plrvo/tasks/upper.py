@@ -8,7 +8,7 @@ passes forward and backward through the last layers only.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,11 +48,11 @@ def last_layers(model: Any, count: int) -> range:
 def lower_part(model: Any, count: int) -> nn.Module:
     """The pretrained part beneath the last `count` layers: what it gives is what goes into them."""
     chosen = last_layers(model, count)
-    kept: Any = _with_layers(model.base_model, list(layers_of(model))[: chosen.start])
+    kept: Any = _with_layers(model, range(chosen.start))
     for last in ("norm", "pooler"):
         if getattr(kept, last, None) is not None:
             kept._modules[last] = _Unchanged()
-    return kept.eval()  # type: ignore[no-any-return]
+    return kept.eval()
 
 
 def upper_part(model: Any, count: int) -> Any:
@@ -60,10 +60,7 @@ def upper_part(model: Any, count: int) -> Any:
 
     Parameters are the model's own, under the names that they have there.
     """
-    chosen = last_layers(model, count)
-    base: Any = _with_layers(
-        model.base_model, [layer if i in chosen else _Unchanged() for i, layer in enumerate(layers_of(model))]
-    )
+    base: Any = _with_layers(model, last_layers(model, count))
     base._modules["embed_tokens" if hasattr(base, "embed_tokens") else "embeddings"] = _Unchanged()
     upper = _bare_copy(model)
     name = next(name for name, module in model.named_children() if module is model.base_model)
@@ -71,13 +68,16 @@ def upper_part(model: Any, count: int) -> Any:
     return upper
 
 
-def _with_layers(base: Any, layers: Sequence[nn.Module]) -> nn.Module:
+def _with_layers(model: Any, numbers: range) -> nn.Module:
+    """The pretrained part with these layers alone, under the numbers that they have there."""
+    base, layers = model.base_model, nn.ModuleList()
+    layers._modules = {str(i): layers_of(model)[i] for i in numbers}
     kept = _bare_copy(base)
     if hasattr(base, "embed_tokens"):
-        kept._modules["layers"] = nn.ModuleList(layers)
+        kept._modules["layers"] = layers
         return kept
     encoder = _bare_copy(base.encoder)
-    encoder._modules["layer"] = nn.ModuleList(layers)
+    encoder._modules["layer"] = layers
     kept._modules["encoder"] = encoder
     return kept
 
