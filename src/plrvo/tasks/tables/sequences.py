@@ -144,8 +144,11 @@ def joined(context: Tensor, context_mask: Tensor, text: Tensor) -> dict[str, Ten
 
 
 def tokens_of(inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
-    """Which positions of context and text are tokens of the example, and no padding."""
-    return torch.cat([inputs["context_mask"].bool(), labels[:, :-1] != IGNORED], dim=1)
+    """Which positions of context and text are read for the example's loss: as many in every batch.
+
+    A token of the text is read where another one follows it, so that the last one, which is only said, is none of them.
+    """
+    return torch.cat([inputs["context_mask"].bool(), labels[:, 1:] != IGNORED], dim=1)
 
 
 class SequenceLoss(nn.Module):
