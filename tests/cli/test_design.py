@@ -163,3 +163,32 @@ def test_stdout_holds_one_json_object_and_nothing_else():
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
     assert json.loads(done.stdout)["k"] == 1e6
+
+
+BATCHES = ["design", "--epsilon", "3", "--dataset-size", "1000", "--dimension", "650"]
+
+
+def test_batches_that_fit_in_the_time_are_compared(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    command_line = [*BATCHES, "--minutes", "0.5", "--speed", "80"]
+    result = run_json(capsys, *command_line)
+    assert result["proposed"] in result["alternatives"]
+    assert all(row["batch"] * row["steps"] <= 2400 for row in result["alternatives"])
+    assert main(command_line) == 0
+    told = capsys.readouterr().out
+    assert f"--sample-rate {result['proposed']['sample_rate']:.4g} --steps {result['proposed']['steps']}" in told
+    assert "\u2026" not in told  # no cell is cut
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--minutes", "1"], "--speed"),
+        (["--speed", "10"], "--minutes"),
+        (["--minutes", "1", "--speed", "10", "--steps", "5"], "--steps"),
+        (["--minutes", "-1", "--speed", "10"], "--minutes"),
+    ],
+)
+def test_what_does_not_belong_to_a_time_limit_is_refused(capsys, options, named):
+    assert main([*BATCHES, *options]) == 2
+    assert named in capsys.readouterr().err

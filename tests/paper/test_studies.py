@@ -180,7 +180,10 @@ def test_scattering_runs_and_its_settings_are_those_of_the_command(tmp_path, mon
         usual = scattering_defaults(task, examples)
         assert (recipe.sample_rate, recipe.steps, clip) == (usual.sample_rate, usual.steps, usual.clip)
         assert (recipe.learning_rate, recipe.average) == (usual.learning_rate, usual.average)
-    assert {row.parameters["task"] for row in entry.rows(Scale.quick)} == set(study_scattering.EXAMPLES)
+    assert {row.parameters["task"] for row in entry.rows(Scale.full)} == set(study_scattering.EXAMPLES)
+    aims = {(row.parameters["task"], row.parameters["epsilon"]) for row in entry.rows(Scale.full)}
+    assert set(study_scattering.AIMS) <= aims
+    assert {row.key for row in entry.rows(Scale.quick)} < {row.key for row in entry.rows(Scale.full)}
 
 
 def test_what_others_published_is_drawn_and_an_aim_that_is_missed_is_said():

@@ -17,6 +17,7 @@ PLAN = plrvo.Plan.certify(plrvo.Laplace(2.0), plrvo.Workload(0.1, 4, 1.0, 650), 
 WISHES: dict[str, Any] = {
     "model": "logistic",
     "trainable": "head",
+    "layers": 1,
     "max_length": 20,
     "limit": 50,
     "references": 1,

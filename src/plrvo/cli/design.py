@@ -17,11 +17,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.cli import options, show
-from plrvo.cli.design_result import tell, tell_beside, tell_choice, tell_verdict
+from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_verdict
 from plrvo.designer import Accountant, Design, Limits, compare, explain
+from plrvo.designer.batches import batches, proposed
 from plrvo.designer.designed import design as search
 from plrvo.files import check_figure, write_figure
-from plrvo.validate import InvalidArgument, required
+from plrvo.validate import InvalidArgument, positive, required
 
 _PATIENCE = 1.0  # seconds after which a bar appears
 
@@ -55,6 +56,20 @@ def design(
             "--dataset-size", help="Number of examples, to warn of a large delta.", rich_help_panel=options.WORK
         ),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes",
+            help="Time for training: what batches and steps fit in it, in the place of --sample-rate and --steps.",
+            rich_help_panel=options.WORK,
+        ),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed", help="With --minutes: examples a second that your training does.", rich_help_panel=options.WORK
+        ),
+    ] = None,
     accountant: Annotated[
         Accountant, typer.Option("--accountant", help="Which epsilon must meet the budget.", rich_help_panel="Search")
     ] = Accountant.certified,
@@ -86,8 +101,13 @@ def design(
     Gamma-PLRV noise and the clip are searched as in the paper, for the largest clip/E|z|; -v lists every constraint.
     With --plan it checks a saved plan; exit code 1 if it misses its budget, or a constraint of Gamma noise.
 
+    With --minutes it compares batch sizes that fit in the time, by their noise; no data is looked at.
+
     Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
     """
+    if minutes is not None or speed is not None:
+        beside = {"sample_rate": sample_rate, "steps": steps, "plan": plan, "noise": noise, "save": save, "plot": plot}
+        return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, beside, as_json)
     if plot is not None:
         check_figure(plot)
     loaded = None if plan is None else Plan.load(plan)
@@ -162,6 +182,33 @@ def _review(
         if comparison is not None:
             tell_beside(comparison, verbose)
     return 0 if kept else 1
+
+
+def _batches(
+    epsilon: float | None,
+    delta: float,
+    examples: int | None,
+    dimension: int | None,
+    minutes: float | None,
+    speed: float | None,
+    beside: dict[str, Any],
+    as_json: bool,
+) -> int:
+    """Batches and steps that fit in the time, each with its noise, and which of them is proposed."""
+    for name, value in beside.items():
+        if value is not None:
+            raise InvalidArgument(name, str(value), "no value beside `minutes`, which asks for batches and steps")
+    required(epsilon=epsilon, dataset_size=examples, dimension=dimension, minutes=minutes, speed=speed)
+    positive(minutes=minutes, speed=speed)
+    passes = 60 * minutes * speed  # type: ignore[operator]
+    with _patient_bar("fitting") as progress:
+        found = batches(examples, dimension, epsilon, delta, passes, progress)  # type: ignore[arg-type]
+    chosen = proposed(found)
+    if as_json:
+        show.print_json({"alternatives": [each.to_dict() for each in found], "proposed": chosen.to_dict()})
+    else:
+        tell_batches(found, chosen)
+    return 0
 
 
 def _workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:

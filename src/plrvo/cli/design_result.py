@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
@@ -11,6 +12,7 @@ from rich.table import Table
 from plrvo.accounting import Plan
 from plrvo.cli import show
 from plrvo.designer import Accountant, Comparison, Design
+from plrvo.designer.batches import ENOUGH, Batches
 
 
 def tell_verdict(path: Path, plan: Plan, budget: float) -> None:
@@ -52,6 +54,27 @@ def tell(found: Design, chosen: Plan, files: dict[str, Path | None], verbose: bo
             console.print(f"{label}: {path}", soft_wrap=True)
     if not verbose and found.feasible:
         console.print("Option -v shows what was searched, and every constraint.")
+
+
+def tell_batches(found: Sequence[Batches], chosen: Batches) -> None:
+    """Print what fits in the time, and what is proposed."""
+    console, best = Console(highlight=False), max(each.signal for each in found)
+    console.print(
+        f"Use --sample-rate {chosen.sample_rate:.4g} --steps {chosen.steps}: batches of about {chosen.batch}, noise "
+        f"multiplier {chosen.noise_multiplier:.4g}.\n"
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("batch", "sample rate", "steps", "noise multiplier", "noise a step", "signal"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in found:
+        rate, signal = f"{each.sample_rate:.4g}", f"{each.signal / best:.0%}"
+        cells = (str(each.batch), rate, str(each.steps), f"{each.noise_multiplier:.4g}", f"{each.noise:.3g}", signal)
+        table.add_row(*cells, style="bold" if each is chosen else None)
+    console.print(table)
+    console.print(
+        "noise a step: norm of the noise in a mean gradient, in clips. signal: to noise, over the whole run, against "
+        f"the best of these. Proposed is the smallest batch with {ENOUGH:.0%}: more steps for about the same noise."
+    )
 
 
 def _reason(comparison: Comparison, verbose: bool) -> str:

@@ -35,6 +35,7 @@ PANELS: dict[str, dict[str, str | None]] = {
     },
     "Learning": {
         "trainable": "Text: all, lora, bias or head (the default; for tables, all is).",
+        "layers": "Text: train in the last so many layers only, on what those beneath make of each example, once.",
         "max_length": "Text: tokens at which an example is cut.",
         "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
         "optimizer": "sgd, adam or adamw.",

@@ -68,16 +68,12 @@ def _measure(
     setting: Setting, noise: str | None, epsilon: float | None, printed: float | None, context: Context
 ) -> Measured:
     """One line; without noise if there is none."""
-    recipe = setting.recipe
-    if recipe.model == TINY:
-        from plrvo.paper.tiny import tiny_language
-
-        recipe = replace(recipe, model=tiny_language(context.folder / TINY))
+    recipe = with_model(setting.recipe, context)
     plan = None if noise is None or epsilon is None else partial(_plan, setting, noise, epsilon)
     done = train(context, noise or "none", recipe, plan, context.seed)
-    details: dict[str, Any] = {"loss": done.metrics["loss"], "samples": _samples(context.folder / (noise or "none"))}
+    details: dict[str, Any] = {"loss": done.metrics["loss"], "samples": samples_of(context.folder / (noise or "none"))}
     if done.plan is None:
-        return Measured(_values(done.metrics), details=details)
+        return Measured(values_of(done.metrics), details=details)
     bracket = done.plan.bracket
     details |= {
         "noise": done.plan.noise.to_dict(),
@@ -85,10 +81,19 @@ def _measure(
         "delta": done.plan.delta,
         "group": None if done.receipt is None else done.receipt.get("group"),
     }
-    return Measured(_values(done.metrics), four_epsilons(printed, bracket), refutation(bracket), details)
+    return Measured(values_of(done.metrics), four_epsilons(printed, bracket), refutation(bracket), details)
 
 
-def _samples(folder: Path) -> list[dict[str, str]]:
+def with_model(recipe: Recipe, context: Context) -> Recipe:
+    """The recipe; the folder of a tiny model, which is made there, in the place of its name."""
+    if recipe.model != TINY:
+        return recipe
+    from plrvo.paper.tiny import tiny_language
+
+    return replace(recipe, model=tiny_language(context.folder / TINY))
+
+
+def samples_of(folder: Path) -> list[dict[str, str]]:
     """Some of what the model writes, for the same tables in every row."""
     from plrvo.tasks.tables.generate import read_generations
     from plrvo.tasks.tables.task import GENERATIONS
@@ -97,7 +102,7 @@ def _samples(folder: Path) -> list[dict[str, str]]:
     return [{"table": one.table, "text": one.hypothesis} for one in texts[:: max(1, len(texts) // SAMPLES)][:SAMPLES]]
 
 
-def _values(metrics: Mapping[str, Any]) -> dict[str, float]:
+def values_of(metrics: Mapping[str, Any]) -> dict[str, float]:
     """The metrics under the paper's names and in its units; its METEOR also knows paraphrases, ours does not."""
     return {
         "bleu": 100 * metrics["bleu"],

@@ -23,7 +23,7 @@ NUMBERS = {"top_p", "epsilon", "delta", "clip", "sample_rate", "grid"}
 NUMBERS |= {"average", "learning_rate", "momentum", "weight_decay", "confidence"}
 COUNTS = {"max_length", "limit", "references", "test_limit", "beams", "steps", "epochs", "batch_size", "restart_every"}
 COUNTS |= {"separation", "physical_batch", "seed", "evaluate_every", "checkpoint_every", "audit", "coordinates"}
-COUNTS |= {"guesses", "views"}
+COUNTS |= {"guesses", "views", "layers"}
 
 
 def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:

@@ -73,14 +73,14 @@ FAMILIES = (
         ("sst2", "qnli", "snli", "sick"),
         "plrvo.tasks.text.task",
         "plrvo.tasks.text.words",
-        ("trainable", "max_length", "limit", "data"),
+        ("trainable", "layers", "max_length", "limit", "data"),
     ),
     Family(
         "tables",
         ("e2e", "dart", "webnlg"),
         "plrvo.tasks.tables.task",
         "plrvo.tasks.tables.words",
-        ("trainable", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
+        ("trainable", "layers", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
     ),
 )
 NAMES = tuple(name for family in FAMILIES for name in family.tasks)

@@ -37,7 +37,7 @@ _ANEW = ("data_dir", "budget", "physical_batch", "evaluate_every", "checkpoint_e
 _AT_LEAST_ONE = (
     *("steps", "epochs", "batch_size", "restart_every", "separation", "physical_batch", "evaluate_every"),
     *("checkpoint_every", "audit", "coordinates", "max_length", "limit", "references", "test_limit", "beams"),
-    "views",
+    *("views", "layers"),
 )
 _POSITIVE = ("epsilon", "clip", "grid")
 
@@ -55,6 +55,7 @@ class Job:
     task: str
     model: str | None = None
     trainable: str | None = None
+    layers: int | None = None
     max_length: int | None = None
     limit: int | None = None
     references: int | None = None

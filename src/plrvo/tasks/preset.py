@@ -30,7 +30,7 @@ class InMemory(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         chosen = torch.as_tensor(indices, dtype=torch.long)
-        return tuple(_single(t[chosen]) for t in self.tensors)
+        return tuple(_single(t.index_select(0, chosen)) for t in self.tensors)  # faster by rows than an index
 
 
 def _single(values: torch.Tensor) -> torch.Tensor:

@@ -38,7 +38,7 @@ class _Batch:
         self.rows, self.empty = 1, False
 
     def enter(self, model: nn.Module, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, Any]:
-        self.rows = len(args[0] if args else inputs["input_ids"])
+        self.rows = len(args[0] if args else next(iter(inputs.values())))
         self.empty = self.rows == 0
         if not self.empty:
             return args, inputs

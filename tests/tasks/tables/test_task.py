@@ -59,9 +59,9 @@ def command(folder, *more):
     return [*fixed, *quick, *more]
 
 
-@pytest.mark.parametrize("trainable", ["all", "lora"])
+@pytest.mark.parametrize("trainable", ["all", "lora", "lora --layers 1"])
 def test_a_private_run_from_the_command_line(folder, capsys, trainable):
-    budget = ["--epsilon", "4", "--delta", "1e-3", "--trainable", trainable]
+    budget = ["--epsilon", "4", "--delta", "1e-3", "--trainable", *trainable.split()]
     assert main(command(folder, *budget)) == 0
     result = json.loads(capsys.readouterr().out)
     assert {metric.name for metric in METRICS} < result.keys()

@@ -27,11 +27,11 @@ def request(folder, kept, **options):
     return Request("sst2", str(folder / "tiny"), folder, options, kept)
 
 
-@pytest.mark.parametrize("trainable", ["head", "all"])
-def test_kept_data_are_those_that_would_be_loaded(folder, trainable):
+@pytest.mark.parametrize("options", [{"trainable": "head"}, {"trainable": "all"}, {"trainable": "all", "layers": 1}])
+def test_kept_data_are_those_that_would_be_loaded(folder, options):
     kept = {}
-    first, again = (prepare(request(folder, kept, trainable=trainable), torch.Generator().manual_seed(3)) for _ in "ab")
-    alone = prepare(request(folder, None, trainable=trainable), torch.Generator().manual_seed(3))
+    first, again = (prepare(request(folder, kept, **options), torch.Generator().manual_seed(3)) for _ in "ab")
+    alone = prepare(request(folder, None, **options), torch.Generator().manual_seed(3))
     assert again.task.data is first.task.data is not alone.task.data
     assert again.task.description == alone.task.description
     for mine, theirs in zip(again.module.parameters(), alone.module.parameters(), strict=True):

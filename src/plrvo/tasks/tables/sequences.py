@@ -1,7 +1,8 @@
 """Pairs of a table and a text as token sequences, padded a batch at a time.
 
 A sequence is table, begin, text, end, with the model's own begin and end tokens, as in the prefix-tuning literature,
-after whatever the model expects in front of every sequence (`Language.prefix`). The model reads all up to begin (the
+after whatever the model expects in front of every sequence (`Language.prefix`) and, of a model that answers, with what
+it expects in front of an answer before begin (`Language.turn`). The model reads all up to begin (the
 *context*) and learns to say text and end (the *target*). In a batch the contexts end and the targets begin in the same
 column: contexts are padded on the left, targets on the right, so that the output layer, the largest of a small model,
 is asked for the target's columns only.
@@ -57,7 +58,7 @@ class Sequences(Dataset[Any]):
     """The examples of training: one pair each. `truncated` counts those that had to be cut."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]], language: Language, max_length: int) -> None:
-        limit = longest_sequence(language, max_length) - len(language.prefix)
+        limit = longest_sequence(language, max_length) - len(language.prefix) - len(language.turn)
         tables, texts = (_encoded(language, [pair[side] for pair in pairs]) for side in (0, 1))
         self.pad = language.end
         self.contexts: list[Tensor] = []
@@ -91,12 +92,12 @@ class Sequences(Dataset[Any]):
 
 def prompts(tables: Sequence[str], language: Language, max_length: int) -> list[Tensor]:
     """The context of each table, cut as in training where it is too long."""
-    room = longest_sequence(language, max_length) - len(language.prefix) - 2
+    room = longest_sequence(language, max_length) - len(language.prefix) - len(language.turn) - 2
     return [_context(language, ids[:room]) for ids in _encoded(language, tables)]
 
 
 def _context(language: Language, table: list[int]) -> Tensor:
-    return torch.tensor([*language.prefix, *table, language.begin])
+    return torch.tensor([*language.prefix, *table, *language.turn, language.begin])
 
 
 def left_padded(rows: Sequence[Tensor], pad: int) -> Prompts:
@@ -125,19 +126,29 @@ class SequenceModel(nn.Module):
         keep_examples_apart(language_model)
         self.lm = language_model
 
-    def forward(self, context: Tensor, context_mask: Tensor, text: Tensor) -> Tensor:
-        ids = torch.cat([context, text], dim=1)
-        # Padding behind a text is read by nothing that counts.
-        mask = torch.cat([context_mask, torch.ones_like(text)], dim=1)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        logits: Tensor = self.lm(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            use_cache=False,
-            logits_to_keep=text.shape[1] + 1,
-        ).logits
+    def forward(self, context: Tensor, context_mask: Tensor, text: Tensor, states: Tensor | None = None) -> Tensor:
+        """With `states`, those that the lower layers give for context and text, which `language_model` is without."""
+        inputs = joined(context, context_mask, text)
+        if states is not None:
+            inputs = {"inputs_embeds": states, **{name: inputs[name] for name in ("attention_mask", "position_ids")}}
+        logits: Tensor = self.lm(**inputs, use_cache=False, logits_to_keep=text.shape[1] + 1).logits
         return logits
+
+
+def joined(context: Tensor, context_mask: Tensor, text: Tensor) -> dict[str, Tensor]:
+    """Context and text as the inputs of a language model."""
+    # Padding behind a text is read by nothing that counts.
+    mask = torch.cat([context_mask, torch.ones_like(text)], dim=1)
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    return {"input_ids": torch.cat([context, text], dim=1), "attention_mask": mask, "position_ids": positions}
+
+
+def tokens_of(inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
+    """Which positions of context and text are read for the example's loss: as many in every batch.
+
+    A token of the text is read where another one follows it, so that the last one, which is only said, is none of them.
+    """
+    return torch.cat([inputs["context_mask"].bool(), labels[:, 1:] != IGNORED], dim=1)
 
 
 class SequenceLoss(nn.Module):

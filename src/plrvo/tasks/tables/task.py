@@ -6,7 +6,11 @@ one of them. The receipt also says what it is for a whole table, by group privac
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,10 +21,11 @@ from plrvo.tasks.tables.data import Split, TableData, spread, training_data
 from plrvo.tasks.tables.formats import Entry
 from plrvo.tasks.tables.generate import Decoding, generate, write_generations
 from plrvo.tasks.tables.metrics import METRICS, score_all
-from plrvo.tasks.tables.models import load_language
-from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences
+from plrvo.tasks.tables.models import Language, load_language
+from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences, joined, tokens_of
 from plrvo.tasks.tables.trainable import choose
 from plrvo.tasks.tables.words import decoding_of
+from plrvo.tasks.upper import LowerStates, lower_part, upper_part
 from plrvo.training.loop import Metrics, moved
 from plrvo.validate import InvalidArgument, counted, positive_integer
 
@@ -42,17 +47,26 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     entries = capped(data.train, options.get("references"))
     pairs = limited(entries.pairs, options.get("limit"))
     test = limited_test(data.test, options.get("test_limit"))
-    language = load_language(request.model or DEFAULT_MODEL, request.data_dir)
-    dimension = choose(language.model, trainable, generator)
+    layers, language = options.get("layers"), _language(request)
+    dimension = choose(language.model, trainable, generator, layers)
     train = Sequences(pairs, language, max_length)
     held_out = Sequences([(e.table, e.references[0]) for e in spread(test, LOSS_ENTRIES)], language, max_length)
-    drawing = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator).item()))
     private = Split(tuple(Entry(table, (text,)) for table, text in pairs))
+    seen: tuple[Any, Any] = train, held_out
+    if layers is not None:
+        lower = lower_part(language.model, layers)
+        which = f"{private.fingerprint}, {len(held_out)}, {language.name}, {max_length}, {layers}"
+        seen = request.loaded(
+            f"states {which}",
+            lambda: tuple(LowerStates(part, partial(_states, lower), tokens_of) for part in (train, held_out)),
+        )
+    drawing = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator).item()))
     description = {
         "name": data.name,
         "model": language.name,
         "model_source": language.source,
         "trainable": trainable,
+        **({} if layers is None else {"layers": layers}),
         "trainable_parameters": dimension,
         "examples": len(pairs),
         "unit": UNIT,
@@ -74,9 +88,9 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         return score_all(texts, [entry.references for entry in test])
 
     task = Task(
-        data=train,
+        data=seen[0],
         size=len(train),
-        evaluate=lambda module: {"loss": mean_loss(module, held_out)},
+        evaluate=lambda module: {"loss": mean_loss(module, seen[1])},
         description=description,
         loss=SequenceLoss(),
         metric="loss",
@@ -84,12 +98,23 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         warnings=warnings_of(data, private.most_references),
         unsafe={"truncated_examples": train.truncated},
     )
-    return Preset(
-        task, SequenceModel(language.model), f"{language.name} ({trainable})", _defaults(len(train), trainable)
-    )
+    model = language.model if layers is None else upper_part(language.model, layers)
+    return Preset(task, SequenceModel(model), f"{language.name} ({trainable})", _defaults(len(train), trainable))
 
 
-def mean_loss(module: nn.Module, data: Sequences, batch_size: int = 32) -> float:
+def _language(request: Request) -> Language:
+    """The model; where a request keeps things, a copy of the one that is kept, as training changes it."""
+    name = request.model or DEFAULT_MODEL
+    language = request.loaded(f"language {name}", lambda: load_language(name, request.data_dir))
+    return language if request.kept is None else replace(language, model=copy.deepcopy(language.model))
+
+
+def _states(lower: nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    states: torch.Tensor = lower(**joined(**inputs), use_cache=False).last_hidden_state
+    return states
+
+
+def mean_loss(module: nn.Module, data: Any, batch_size: int = 32) -> float:
     """The loss of the first reference of each table, mean over tables."""
     order = data.lengths.argsort(stable=True).tolist()
     device = next(module.parameters()).device

@@ -7,6 +7,8 @@
 | `bias` | every bias, and nothing else; Llama models have none |
 | `head` | the output layer, which in most small models is the embedding as well |
 
+With `layers`, only parameters of the last so many layers.
+
 A new output layer, which a classifier needs, there is none: a language model brings its own.
 """
 
@@ -21,13 +23,13 @@ from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 
-def choose(model: Any, trainable: str, generator: torch.Generator) -> int:
+def choose(model: Any, trainable: str, generator: torch.Generator, layers: int | None = None) -> int:
     """Set what is trained of `model`; returns the number of its parameters."""
-    prepare(model, trainable, generator)
+    within = prepare(model, trainable, generator, layers)
     head = {id(p) for p in model.get_output_embeddings().parameters()}
     for name, parameter in model.named_parameters():
         parts = {"all": True, "lora": "lora_" in name, "bias": name.endswith("bias"), "head": id(parameter) in head}
-        parameter.requires_grad_(parts[trainable])
+        parameter.requires_grad_(parts[trainable] and id(parameter) in within)
     count = trained_parameters(model)
     if not count:
         raise InvalidArgument(

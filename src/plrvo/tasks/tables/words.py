@@ -11,7 +11,7 @@ BEAMS = 4  # of a beam search where the user says nothing
 
 def check(request: Request) -> None:
     """Refuse what no table task has; which models there are, the hub knows."""
-    check_trainable(request.options.get("trainable", "all"))
+    check_trainable(request.options.get("trainable", "all"), request.options.get("layers"))
     check_decoding(*decoding_of(request))
 
 

@@ -51,10 +51,10 @@ class MeanPooled(nn.Module):
         """The encoder's."""
         return self.base_model.config
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **inputs: Any) -> Any:
+    def forward(self, attention_mask: torch.Tensor, **inputs: Any) -> Any:
         from transformers.modeling_outputs import SequenceClassifierOutput
 
-        states = self.base_model(input_ids=input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
+        states = self.base_model(attention_mask=attention_mask, **inputs).last_hidden_state
         weights = attention_mask[:, :, None].to(states)
         pooled = (states * weights).sum(dim=1) / weights.sum(dim=1)
         return SequenceClassifierOutput(logits=self.head(pooled))

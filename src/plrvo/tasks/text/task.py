@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.evaluation import classification_metrics
@@ -19,7 +20,8 @@ from plrvo.tasks.text.models import CONTAMINATED, MINILM, Checkpoint, load_check
 from plrvo.tasks.text.tokens import Tokens
 from plrvo.tasks.text.trainable import choose
 from plrvo.tasks.text.words import SHORTEST, check_trainable
-from plrvo.tasks.transformer import LogitsLoss
+from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
+from plrvo.tasks.upper import LowerStates, lower_part, upper_part
 from plrvo.training.loop import Metrics
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument, positive_integer
@@ -35,13 +37,14 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a checkpoint with a freshly initialised head for it."""
     options = request.options
     name, trainable = request.model or MINILM, options.get("trainable", "head")
-    check_trainable(trainable)  # before anything is loaded
+    layers = options.get("layers")
+    check_trainable(trainable, layers)  # before anything is loaded
     which = f"{options.get('data')}, {options.get('limit')}"
     data = request.loaded(
         f"texts {which}", lambda: load_text(request.name, request.data_dir, options.get("data"), options.get("limit"))
     )
     checkpoint = load_checkpoint(name, len(data.classes), generator)
-    choose(checkpoint.model, trainable, generator)
+    choose(checkpoint.model, trainable, generator, layers)
     length = _max_length(options.get("max_length"), checkpoint.context)
     seen_by = f"{which}, {name}, {checkpoint.sha256}, {length}"
     train, test = request.loaded(
@@ -63,6 +66,12 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
             ),
         )
         module = head_alone(checkpoint.model)
+    elif layers is not None:
+        module, lower = UpperLayers(checkpoint.model, layers), lower_part(checkpoint.model, layers)
+        parts = request.loaded(
+            f"states {seen_by}, {layers}",
+            lambda: tuple(LowerStates(part, partial(_states, lower), _tokens) for part in (train, test)),
+        )
     warnings = _warnings(request.name, name)
     description = {
         **_data_description(data, options.get("limit")),
@@ -70,6 +79,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "model_sha256": checkpoint.sha256,
         "pooling": checkpoint.pooling,
         "trainable": trainable,
+        **({} if layers is None else {"layers": layers}),
         "trainable_parameters": trained_parameters(module),
         "features": "cached" if cached else None,
         "max_length": length,
@@ -81,16 +91,37 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         evaluate=lambda trained: classification_metrics(trained, parts[1], TEST_BATCH),
         description=description,
         loss=LogitsLoss(),
-        finish=_companions(checkpoint, trainable, cached),
+        finish=_companions(checkpoint, trainable, cached or layers is not None),
         warnings=warnings,
         unsafe={"truncated_examples": train.truncated},
     )
     return Preset(task, module, f"{name} ({trainable})", _defaults(trainable, cached, len(train)))
 
 
-def _companions(checkpoint: Checkpoint, trainable: str, cached: bool) -> Callable[[nn.Module, Path], Metrics] | None:
+class UpperLayers(nn.Module):
+    """The last layers of a classifier and its head, on what the layers beneath give (`plrvo.tasks.upper`)."""
+
+    def __init__(self, model: Any, layers: int) -> None:
+        super().__init__()
+        self.model = upper_part(model, layers)
+        keep_examples_apart(self.model)
+
+    def forward(self, states: Tensor, attention_mask: Tensor, **_: Tensor) -> Any:
+        return self.model(inputs_embeds=states, attention_mask=attention_mask)
+
+
+def _states(lower: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    states: Tensor = lower(**inputs).last_hidden_state
+    return states
+
+
+def _tokens(inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
+    return inputs["attention_mask"].bool()
+
+
+def _companions(checkpoint: Checkpoint, trainable: str, partly: bool) -> Callable[[nn.Module, Path], Metrics] | None:
     """Where the weights of a run are those of a whole checkpoint, its folder becomes one."""
-    if cached or trainable == "lora" or checkpoint.pooling == "mean":
+    if partly or trainable == "lora" or checkpoint.pooling == "mean":
         return None
 
     def finish(module: nn.Module, folder: Path) -> Metrics:

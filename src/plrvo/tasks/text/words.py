@@ -12,7 +12,7 @@ SHORTEST = 4  # tokens
 def check(request: Request) -> None:
     """Refuse what no text task has; which models there are, the hub knows."""
     options = request.options
-    check_trainable(options.get("trainable", "head"))
+    check_trainable(options.get("trainable", "head"), options.get("layers"))
     if options.get("data") is not None:
         check_source(options["data"])
     length = options.get("max_length")
@@ -20,10 +20,12 @@ def check(request: Request) -> None:
         raise InvalidArgument("max_length", length, f"at least {SHORTEST} tokens")
 
 
-def check_trainable(name: str) -> None:
-    """Refuse a part of a model that has no name."""
+def check_trainable(name: str, layers: int | None = None) -> None:
+    """Refuse a part of a model that has no name, and layers of a head."""
     if name not in TRAINABLE:
         raise InvalidArgument("trainable", name, "one of " + ", ".join(TRAINABLE))
+    if layers is not None and name == "head":
+        raise InvalidArgument("layers", layers, "`trainable` all, lora or bias beside it: a head stands on all layers")
 
 
 def check_source(source: str) -> None:
