@@ -1,0 +1,138 @@
+"""A step of twelve models from the field: no privacy, Opacus's two modes and ours, which chooses by itself ("auto").
+
+Each model has a process of its own for one thread and one for two, in which the contenders take turns; a ratio is the
+median over the turns of the two times in one turn. With one thread what the process computes counts (CPU), so that
+others on the machine weigh little; with two, where waiting threads count as computing, it is the time that passes. Peak
+memory is that of a process for each contender alone. `python -m checks.benchmarks.field NAME` measures single models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from checks.benchmarks.field_models import MODELS, parameters_of
+from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, highest_memory, stepping
+
+THREADS = (1, 2)
+_FIRST = {OURS: 4}  # steps that are not counted: models and losses are tried in them; of others one
+_SECONDS, _FEWEST, _MOST = 6.0, 5, 21  # how long the turns of a model compute, about, and how many there are
+_OPACUS = (HOOKS, GHOST)
+
+
+def _stepper(name: str, contender: str) -> Callable[[], None]:
+    model = MODELS[name]
+    torch.manual_seed(0)
+    make = model.for_opacus if contender in _OPACUS and model.for_opacus else model.make
+    return stepping(contender, make(), *model.batch(torch.Generator().manual_seed(0)), mode="auto")
+
+
+def _error(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}" if str(error) else type(error).__name__
+
+
+def take_turns(name: str) -> dict[str, Any]:
+    """Seconds of every turn by contender, (wall, CPU); of one that cannot do the model, the first line of its error."""
+    steps, errors = {}, {}
+    for contender in CONTENDERS:
+        try:
+            step = _stepper(name, contender)
+            for _ in range(_FIRST.get(contender, 1)):
+                step()
+            steps[contender] = step
+        except Exception as error:  # Opacus's, whatever it is
+            errors[contender] = _error(error)
+    seconds: dict[str, list[tuple[float, float]]] = {contender: [] for contender in steps}
+    start = time.process_time()
+    for turn in range(_MOST):
+        if turn >= _FEWEST and time.process_time() - start > _SECONDS:
+            break
+        for contender, step in steps.items():
+            began = time.perf_counter(), time.process_time()
+            step()
+            seconds[contender].append((time.perf_counter() - began[0], time.process_time() - began[1]))
+    return {"seconds": seconds, "errors": errors}
+
+
+def take_memory(name: str, contender: str) -> float:
+    """Peak megabytes of three steps."""
+    step = _stepper(name, contender)
+    for _ in range(3):
+        step()
+    return highest_memory()
+
+
+def _in_a_process(threads: int, *arguments: str) -> Any:
+    """What a fresh process prints last; None where it fails, as with a model that a contender cannot do."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-m", "checks.benchmarks.field", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return json.loads(done.stdout.strip().splitlines()[-1]) if done.returncode == 0 else None
+
+
+def _row(name: str) -> dict[str, Any]:
+    model = MODELS[name]
+    turns = {threads: _in_a_process(threads, "turns", name) for threads in THREADS}
+    errors = turns[1]["errors"]
+    able = [contender for contender in CONTENDERS if contender not in errors]
+    memory = {contender: _in_a_process(1, "memory", name, contender) for contender in able}
+    seconds = {t: {c: [pair[t == 1] for pair in of] for c, of in turns[t]["seconds"].items()} for t in THREADS}
+    x, _ = model.batch(torch.Generator().manual_seed(0))
+    row: dict[str, Any] = {
+        "model": name,
+        "title": model.title,
+        "batch": len(x),
+        "parameters": parameters_of(model.make()),
+        "errors": errors,
+        "megabytes": memory,
+        "turns": {str(t): len(seconds[t][PLAIN]) for t in THREADS},
+        "milliseconds": {str(t): {c: 1e3 * statistics.median(of) for c, of in seconds[t].items()} for t in THREADS},
+        "spread": {str(t): {c: 1e3 * _spread(of) for c, of in seconds[t].items()} for t in THREADS},
+        "to_plain": {str(t): {c: _ratio(of, seconds[t][PLAIN]) for c, of in seconds[t].items()} for t in THREADS},
+        "to_ours": {str(t): {c: _ratio(of, seconds[t][OURS]) for c, of in seconds[t].items()} for t in THREADS},
+    }
+    ratios = row["to_plain"]["1"]
+    best = min((ratios[mode] for mode in _OPACUS if mode in ratios), default=None)
+    return {
+        **row,
+        "what": f"step, {model.title}, batch {len(x)}",
+        "ours": f"{ratios[OURS]:.2f}x no privacy",
+        "theirs": "Opacus cannot" if best is None else f"Opacus {best:.2f}x no privacy",
+        "ratio": f"memory {memory[OURS] / memory[PLAIN]:.2f}x no privacy",
+    }
+
+
+def _spread(values: list[float]) -> float:
+    quartiles = statistics.quantiles(values, n=4)
+    return quartiles[2] - quartiles[0]
+
+
+def _ratio(values: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(values, others, strict=True))
+
+
+def run() -> list[dict[str, Any]]:
+    rows = []
+    for name in MODELS:
+        rows.append(_row(name))
+        print(f"  {rows[-1]['what']}: {rows[-1]['ours']}, {rows[-1]['theirs']}, {rows[-1]['ratio']}", flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    task, *names = sys.argv[1:]
+    if task == "turns":
+        print(json.dumps(take_turns(*names)))
+    elif task == "memory":
+        print(take_memory(*names))
+    else:
+        for each in (task, *names):
+            print(json.dumps(_row(each)))
