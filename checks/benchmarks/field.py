@@ -9,22 +9,22 @@ memory is that of a process for each contender alone. `python -m checks.benchmar
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import transformers  # noqa: F401  (before processes are forked, as is everything that models are made of)
 
 from checks.benchmarks.field_models import MODELS, parameters_of
 from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, highest_memory, stepping
 
 THREADS = (1, 2)
 _FIRST = {OURS: 4}  # steps that are not counted: models and losses are tried in them; of others one
-_SECONDS, _FEWEST, _MOST = 6.0, 5, 21  # how long the turns of a model compute, about, and how many there are
+_SECONDS, _FEWEST, _MOST = 4.0, 5, 21  # how long the turns of a model compute, about, and how many there are
 _OPACUS = (HOOKS, GHOST)
 
 
@@ -70,20 +70,33 @@ def take_memory(name: str, contender: str) -> float:
     return highest_memory()
 
 
-def _in_a_process(threads: int, *arguments: str) -> Any:
-    """What a fresh process prints last; None where it fails, as with a model that a contender cannot do."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "checks.benchmarks.field", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    return json.loads(done.stdout.strip().splitlines()[-1]) if done.returncode == 0 else None
+def _in_a_process(work: Callable[..., Any], *arguments: str, threads: int = 1) -> Any:
+    """What the work gives in a process of its own; None where that ends without an answer.
+
+    It is forked from this one, which has imported everything and computed nothing: its memory is what it begins with.
+    """
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+
+    def run_alone() -> None:
+        torch.set_num_threads(threads)
+        try:
+            answers.put(work(*arguments))
+        except Exception as error:
+            answers.put(_error(error))
+
+    process = fork.Process(target=run_alone)
+    process.start()
+    process.join()
+    return None if answers.empty() else answers.get()
 
 
 def _row(name: str) -> dict[str, Any]:
     model = MODELS[name]
-    turns = {threads: _in_a_process(threads, "turns", name) for threads in THREADS}
+    turns = {threads: _in_a_process(take_turns, name, threads=threads) for threads in THREADS}
     errors = turns[1]["errors"]
     able = [contender for contender in CONTENDERS if contender not in errors]
-    memory = {contender: _in_a_process(1, "memory", name, contender) for contender in able}
+    memory = {contender: _in_a_process(take_memory, name, contender) for contender in able}
     seconds = {t: {c: [pair[t == 1] for pair in of] for c, of in turns[t]["seconds"].items()} for t in THREADS}
     x, _ = model.batch(torch.Generator().manual_seed(0))
     row: dict[str, Any] = {
@@ -128,11 +141,5 @@ def run() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    task, *names = sys.argv[1:]
-    if task == "turns":
-        print(json.dumps(take_turns(*names)))
-    elif task == "memory":
-        print(take_memory(*names))
-    else:
-        for each in (task, *names):
-            print(json.dumps(_row(each)))
+    for each in sys.argv[1:] or MODELS:
+        print(json.dumps(_row(each)), flush=True)

@@ -183,10 +183,11 @@ def lora() -> nn.Module:
 
 
 class Recommender(nn.Module):
-    """Users, and bags of what they have seen, to a small network."""
+    """Users, and bags of what they have seen, to a small network; `flat`: bags one after the other, as Opacus wants."""
 
-    def __init__(self) -> None:
+    def __init__(self, flat: bool = False) -> None:
         super().__init__()
+        self.flat = flat
         self.seen = nn.EmbeddingBag(4000, 32, mode="mean")
         self.users = nn.Embedding(2000, 32)
         self.layers = nn.Sequential(
@@ -194,7 +195,12 @@ class Recommender(nn.Module):
         )
 
     def forward(self, numbers: Tensor) -> Tensor:
-        return self.layers(torch.cat([self.seen(numbers[:, 1:]), self.users(numbers[:, 0])], dim=1))
+        seen, users = numbers[:, 1:], numbers[:, 0]
+        if self.flat:
+            bags = self.seen(seen.flatten(), torch.arange(0, seen.numel(), seen.shape[1]))
+        else:
+            bags = self.seen(seen)
+        return self.layers(torch.cat([bags, self.users(users)], dim=1))
 
 
 def _images(batch: int, *shape: int) -> Callable[[torch.Generator], Batch]:
@@ -243,7 +249,7 @@ MODELS = {
     "efficientnet": Model(
         "Head on EfficientNet features", lambda: nn.Sequential(nn.Flatten(), nn.Linear(1280, 100)), _features
     ),
-    "recommender": Model("Recommender with EmbeddingBag", Recommender, _numbers(512, 33, 2000, 5)),
+    "recommender": Model("Recommender with EmbeddingBag", Recommender, _numbers(512, 33, 2000, 5), lambda: Recommender(True)),
 }
 
 
