@@ -90,7 +90,7 @@ def profile(name: str, turns: int = 5) -> dict[str, dict[str, float]]:
         clock, taken = Clock(), defaultdict[str, list[float]](list)
         with _timing(clock):
             step = _stepper(name, contender)
-            for _ in range(4):
+            for _ in range(9):
                 step()
             for _ in range(turns):
                 clock.switch()
