@@ -23,7 +23,9 @@ from checks.benchmarks.field_models import MODELS, parameters_of
 from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, highest_memory, stepping
 
 THREADS = (1, 2)
-_FIRST = {OURS: 9}  # steps that are not counted: in them models and losses are tried and passes listened to; of others one
+_FIRST = {
+    OURS: 9
+}  # steps that are not counted: in them models and losses are tried and passes listened to; of others one
 _SECONDS, _FEWEST, _MOST = 3.0, 3, 21  # how long the turns of a model compute, about, and how many there are
 _OPACUS = (HOOKS, GHOST)
 
@@ -92,34 +94,41 @@ def _in_a_process(work: Callable[..., Any], *arguments: str, threads: int = 1) -
 
 
 def _row(name: str) -> dict[str, Any]:
-    model = MODELS[name]
     turns = {threads: _in_a_process(take_turns, name, threads=threads) for threads in THREADS}
-    errors = turns[1]["errors"]
-    able = [contender for contender in CONTENDERS if contender not in errors]
-    memory = {contender: _in_a_process(take_memory, name, contender) for contender in able}
-    seconds = {t: {c: [pair[t == 1] for pair in of] for c, of in turns[t]["seconds"].items()} for t in THREADS}
+    memory = {contender: _in_a_process(take_memory, name, contender) for contender in CONTENDERS}
+    return row_of(name, turns, memory)
+
+
+def row_of(name: str, turns: dict[int, Any], memory: dict[str, Any]) -> dict[str, Any]:
+    """What was measured of a model: turns by the number of threads, and peak megabytes, or an error in their place."""
+    model = MODELS[name]
+    seconds = {
+        t: {c: [pair[t == 1] for pair in of] for c, of in found["seconds"].items()} for t, found in turns.items()
+    }
+    memory = {contender: found for contender, found in memory.items() if isinstance(found, float)}
     x, _ = model.batch(torch.Generator().manual_seed(0))
     row: dict[str, Any] = {
         "model": name,
         "title": model.title,
         "batch": len(x),
         "parameters": parameters_of(model.make()),
-        "errors": errors,
+        "errors": turns[1]["errors"],
         "megabytes": memory,
-        "turns": {str(t): len(seconds[t][PLAIN]) for t in THREADS},
-        "milliseconds": {str(t): {c: 1e3 * statistics.median(of) for c, of in seconds[t].items()} for t in THREADS},
-        "spread": {str(t): {c: 1e3 * _spread(of) for c, of in seconds[t].items()} for t in THREADS},
-        "to_plain": {str(t): {c: _ratio(of, seconds[t][PLAIN]) for c, of in seconds[t].items()} for t in THREADS},
-        "to_ours": {str(t): {c: _ratio(of, seconds[t][OURS]) for c, of in seconds[t].items()} for t in THREADS},
+        "turns": {str(t): len(of[PLAIN]) for t, of in seconds.items()},
+        "milliseconds": {str(t): {c: 1e3 * statistics.median(v) for c, v in of.items()} for t, of in seconds.items()},
+        "spread": {str(t): {c: 1e3 * _spread(v) for c, v in of.items()} for t, of in seconds.items()},
+        "to_plain": {str(t): {c: _ratio(v, of[PLAIN]) for c, v in of.items()} for t, of in seconds.items()},
+        "to_ours": {str(t): {c: _ratio(v, of[OURS]) for c, v in of.items()} for t, of in seconds.items()},
     }
     ratios = row["to_plain"]["1"]
     best = min((ratios[mode] for mode in _OPACUS if mode in ratios), default=None)
+    known = PLAIN in memory and OURS in memory
     return {
         **row,
         "what": f"step, {model.title}, batch {len(x)}",
         "ours": f"{ratios[OURS]:.2f}x no privacy",
         "theirs": "Opacus cannot" if best is None else f"Opacus {best:.2f}x no privacy",
-        "ratio": f"memory {memory[OURS] / memory[PLAIN]:.2f}x no privacy",
+        "ratio": f"memory {memory[OURS] / memory[PLAIN]:.2f}x no privacy" if known else "",
     }
 
 

@@ -96,7 +96,11 @@ class ViTBlock(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
-        self.norm2, self.wider, self.back = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm2, self.wider, self.back = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.Linear(4 * width, width),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
@@ -196,10 +200,8 @@ class Recommender(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         seen, users = numbers[:, 1:], numbers[:, 0]
-        if self.flat:
-            bags = self.seen(seen.flatten(), torch.arange(0, seen.numel(), seen.shape[1]))
-        else:
-            bags = self.seen(seen)
+        starts = torch.arange(0, seen.numel(), seen.shape[1])
+        bags = self.seen(seen.flatten(), starts) if self.flat else self.seen(seen)
         return self.layers(torch.cat([bags, self.users(users)], dim=1))
 
 
@@ -249,7 +251,9 @@ MODELS = {
     "efficientnet": Model(
         "Head on EfficientNet features", lambda: nn.Sequential(nn.Flatten(), nn.Linear(1280, 100)), _features
     ),
-    "recommender": Model("Recommender with EmbeddingBag", Recommender, _numbers(512, 33, 2000, 5), lambda: Recommender(True)),
+    "recommender": Model(
+        "Recommender with EmbeddingBag", Recommender, _numbers(512, 33, 2000, 5), lambda: Recommender(True)
+    ),
 }
 
 

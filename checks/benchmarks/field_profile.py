@@ -1,4 +1,4 @@
-"""Where the milliseconds of a private step go: `python -m checks.benchmarks.field_profile NAME ...` prints single models.
+"""Where the milliseconds of a private step go; `python -m checks.benchmarks.field_profile NAME` for single models.
 
 The functions of each part are timed from within (CPU, one thread), each without what it calls of another part. What is
 left over is the pass forward and the way back to the inputs, which a step without privacy has too: there it stands

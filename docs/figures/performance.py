@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from docs.figures import performance_field
 from docs.figures.both import shown, write_both
 
 from plrvo import appearance
@@ -64,6 +65,7 @@ def page(results: dict[str, Any]) -> str:
     """The whole page."""
     groups = results["groups"]
     parts = [OPENING.format(cores=results["cores"], steps=STEPS).rstrip()]
+    parts += [found] if (found := performance_field.section(groups)) else []
     parts += [f"## {title}\n\n{_table(groups[name])}" for name, title in NAMES.items() if name in groups]
     if "growth" in groups:
         pictures = "\n\n".join(shown(row["what"], f"images/{_file(row).name}") for row in groups["growth"])
@@ -118,6 +120,8 @@ def read() -> dict[str, Any]:
 if __name__ == "__main__":
     measured = read()
     draw_steps(measured["groups"]["training"])
+    if "field" in measured["groups"]:
+        performance_field.draw(measured["groups"]["field"], LOOKS, IMAGES)
     for each in measured["groups"]["growth"]:
         draw_growth(each)
     PAGE.write_text(page(measured), encoding="utf-8")

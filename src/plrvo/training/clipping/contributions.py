@@ -270,8 +270,8 @@ class Convolution(Contribution):
         return gradients
 
     def without(self, rows: Tensor) -> Convolution:
-        cleared = cleared(self.input, rows), cleared(self.output_gradient, rows)
-        return Convolution(*cleared, self.factors_of, self.weight_gradient)
+        both = cleared(self.input, rows), cleared(self.output_gradient, rows)
+        return Convolution(*both, self.factors_of, self.weight_gradient)
 
 
 def squared_norms(contributions: list[Contribution]) -> Tensor:
@@ -310,8 +310,9 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
     off by at most d u times the lengths of its vectors, whatever the order of summation. Longer ones are taken in parts
     of d terms, and p parts are added up in doubles: by Cauchy and Schwarz the same holds of their sum, with d + p
     (`roundings`). So the sum of all products, added up in doubles, is off by at most (d_l + d_r + 8) u S^2, and by what
-    underflow loses: 2^-126 for each term of a scalar product in singles. This bound is added. Where it is no small share of the norm, terms have cancelled, and the
-    example is computed again in doubles, whose range holds every product of four singles.
+    underflow loses: 2^-126 for each term of a scalar product in singles. This bound is added. Where it is no small
+    share of the norm, terms have cancelled, and the example is computed again in doubles, whose range holds every
+    product of four singles.
 
     The gradient itself is summed in the parameter's own precision, from the same factors. In whatever order the T
     positions are added up, rounding leaves at most (T + 3) u S of it, which is added to the norm: what is released of
