@@ -29,8 +29,8 @@ _OPENING = """## Twelve models from the field {{ #field }}
 Models as users bring them, sized so that a step takes 20 to 500 ms on one core. plrvo chooses its mode by itself
 ("auto") and draws Gamma-PLRV noise from a cipher; Opacus draws Gaussian noise from torch's generator. Times are in
 units of the step without privacy, as medians of the ratios within a turn: with one thread of computing time, with two
-of the time that passes. Memory is the peak of a process of its own. Where Opacus has a layer of its own (DPLSTM) or takes
-bags in one form only, it is given that.
+of the time that passes. Memory is the peak of a process of its own. Where Opacus has a layer of its own (DPLSTM), or
+takes bags in one form only, it is given that.
 
 {picture}
 

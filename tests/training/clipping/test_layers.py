@@ -200,9 +200,8 @@ def test_autocast() -> None:
         nn.Embedding(4, 3, max_norm=1.0),
         nn.Embedding(4, 3, scale_grad_by_freq=True),
         nn.InstanceNorm1d(3, affine=True, track_running_stats=True),
-        nn.ConvTranspose2d(2, 2, 3),
         nn.Bilinear(2, 2, 2),
-        nn.PReLU(),
+        nn.RNNCell(2, 2),
     ],
     ids=lambda m: type(m).__name__,
 )

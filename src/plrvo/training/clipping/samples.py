@@ -124,7 +124,6 @@ def _is_known(layer: nn.Module) -> bool:
         return False
     return rule_of(layer) is not None or (
         type(layer) in GradSampleModule.GRAD_SAMPLERS
-        and not isinstance(layer, nn.EmbeddingBag)
         and (isinstance(layer, RNNLinear) or not has_rules_for(layer))
     )
 
