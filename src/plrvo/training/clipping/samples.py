@@ -123,8 +123,7 @@ def _is_known(layer: nn.Module) -> bool:
     if is_parametrized(layer):
         return False
     return rule_of(layer) is not None or (
-        type(layer) in GradSampleModule.GRAD_SAMPLERS
-        and (isinstance(layer, RNNLinear) or not has_rules_for(layer))
+        type(layer) in GradSampleModule.GRAD_SAMPLERS and (isinstance(layer, RNNLinear) or not has_rules_for(layer))
     )
 
 
