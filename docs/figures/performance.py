@@ -37,8 +37,9 @@ OPENING = """# Performance
 `checks/benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns,
 spreads are interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
 
-Steps, noise and growth were measured before noise came from a cipher, norms were rounded up and losses were tried
-(see the changelog). What that costs a step is measured [beside an earlier version](#earlier), in computing time.
+Training steps, noise, exact noise, text and growth were measured before noise came from a cipher, norms were rounded up
+and losses were tried (see the changelog). What that costs a step is measured [beside an earlier version](#earlier), in
+computing time; [models from the field](#field) are measured as they are now.
 
 {steps}
 
@@ -48,8 +49,8 @@ The gradient of a linear layer's weight, for one example, is a sum of outer prod
 of what came out, one for each token. Opacus's hooks form that gradient for every example; its ghost clipping computes
 the norms only and then takes a second backward pass. Here the one backward pass records both factors and computes no
 weight gradient; norms come from the factors' products with each other, and one weighted matrix product gives the
-clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is smaller than its factors, as in
-most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by a
+clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is about as small as its factors, as
+in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by a
 kernel that stays in the cache and uses every core.
 
 """
