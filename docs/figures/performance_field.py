@@ -53,7 +53,10 @@ def section(groups: dict[str, Rows]) -> str:
     if "field" not in groups:
         return ""
     rows = groups["field"]
-    missing = "" if len(rows) == MODELS else f" So far {len(rows)} of the {MODELS} were measured with this version."
+    fewest = min(turns for row in rows for turns in row["turns"].values())
+    missing = f" Each had {fewest} turns or more."
+    if len(rows) < MODELS:
+        missing += f" So far {len(rows)} of the {MODELS} were measured: medians below are theirs alone."
     parts = [
         _OPENING.format(
             missing=missing, picture=shown("a step of twelve models", f"images/{FILE}"), table=_table(rows)

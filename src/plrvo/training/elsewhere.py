@@ -98,9 +98,8 @@ def _is_ours(hook: Any) -> bool:
     """Or FSDP's, which keeps no more than parameters."""
     while isinstance(hook, functools.partial):
         hook = hook.func
-    owner = getattr(hook, "__self__", None)
-    of_ours = _is_class_of_ours(type(owner)) or _is_class_of_ours(type(hook)) or _library(hook) == "plrvo"
-    return of_ours or is_of_fsdp(hook)
+    kinds: list[Any] = [type(getattr(hook, "__self__", None)), type(hook)]
+    return any(_is_class_of_ours(kind) for kind in kinds) or _library(hook) == "plrvo" or is_of_fsdp(hook)
 
 
 @functools.lru_cache(maxsize=4096)
