@@ -50,8 +50,8 @@ of what came out, one for each token. Opacus's hooks form that gradient for ever
 the norms only and then takes a second backward pass. Here the one backward pass records both factors and computes no
 weight gradient; norms come from the factors' products with each other, and one weighted matrix product gives the
 clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is about as small as its factors, as
-in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by a
-kernel that stays in the cache and uses every core.
+in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by
+a kernel that stays in the cache and uses every core.
 
 """
 
