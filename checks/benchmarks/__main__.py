@@ -15,6 +15,8 @@ GROUPS = (
     "design",
     "earlier",
     "exact",
+    "field",
+    "field_profile",
     "ftrl",
     "imports",
     "sampling",

@@ -73,22 +73,26 @@ def _inputs(case: Case, generator: torch.Generator) -> tuple[nn.Module, torch.Te
 def stepper(contender: str, case: Case) -> Callable[[], None]:
     """A function that takes one step on a fixed batch; ours adds Gamma-PLRV noise, Opacus Gaussian."""
     generator = torch.Generator().manual_seed(0)
-    module: Any
     module, x, classes = _inputs(case, generator)
     y = torch.randint(0, classes, (case.batch,), generator=generator)
-    optimizer: Any = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    return stepping(contender, module, x, y)
+
+
+def stepping(contender: str, module: Any, x: torch.Tensor, y: torch.Tensor, mode: str = "") -> Callable[[], None]:
+    """The same for any module and batch; `mode` is that of ours, book-keeping unless something else is asked for."""
+    optimizer: Any = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01, momentum=0.9)
     loss: Any = nn.CrossEntropyLoss()
-    data = DataLoader(TensorDataset(x, y), batch_size=case.batch)
+    data = DataLoader(TensorDataset(x, y), batch_size=len(x))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if contender in (OURS, OURS_HOOKS, OURS_EXACT):
-            dimension = sum(p.numel() for p in module.parameters())
+            dimension = sum(p.numel() for p in module.parameters() if p.requires_grad)
             work = plrvo.Workload(sample_rate=0.01, steps=10**6, clip=1.0, dimension=dimension)
             noise: plrvo.Noise = plrvo.GammaPLRV(k=100.0, theta=0.01)
             if contender == OURS_EXACT:
                 noise = GridNoise(noise, default_cell(noise, work))
             engine = PrivacyEngine(plrvo.Plan(noise, work, None, 1e-5))
-            mode = "bookkeeping" if contender == OURS else "hooks"
+            mode = mode or ("bookkeeping" if contender == OURS else "hooks")
             module, optimizer, _ = engine.make_private(
                 module=module, optimizer=optimizer, data_loader=data, grad_sample_mode=mode
             )
@@ -113,7 +117,7 @@ def stepper(contender: str, case: Case) -> Callable[[], None]:
             warnings.simplefilter("ignore")
             optimizer.zero_grad()
             if draws is not None:
-                draws.drawn(range(case.batch))  # the loader would have said so
+                draws.drawn(range(len(x)))  # the loader would have said so
             loss(module(x), y).backward()
             optimizer.step()
 
@@ -132,6 +136,10 @@ def report_memory(contender: str, case: Case) -> None:
     step = stepper(contender, case)
     for _ in range(3):
         step()
-    # Not getrusage: its maximum is inherited from the process that started this one.
+    print(highest_memory())
+
+
+def highest_memory() -> float:
+    """Peak resident megabytes of this process. Not getrusage: its maximum is inherited from who started it."""
     status = Path("/proc/self/status").read_text()
-    print(int(status.split("VmHWM:")[1].split()[0]) / 1024)
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from docs.figures import performance_field
 from docs.figures.both import shown, write_both
 
 from plrvo import appearance
@@ -36,8 +37,9 @@ OPENING = """# Performance
 `checks/benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns,
 spreads are interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
 
-Steps, noise and growth were measured before noise came from a cipher, norms were rounded up and losses were tried
-(see the changelog). What that costs a step is measured [beside an earlier version](#earlier), in computing time.
+Training steps, noise, exact noise, text and growth were measured before noise came from a cipher, norms were rounded up
+and losses were tried (see the changelog). What that costs a step is measured [beside an earlier version](#earlier), in
+computing time; [models from the field](#field) are measured as they are now.
 
 {steps}
 
@@ -47,9 +49,9 @@ The gradient of a linear layer's weight, for one example, is a sum of outer prod
 of what came out, one for each token. Opacus's hooks form that gradient for every example; its ghost clipping computes
 the norms only and then takes a second backward pass. Here the one backward pass records both factors and computes no
 weight gradient; norms come from the factors' products with each other, and one weighted matrix product gives the
-clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is smaller than its factors, as in
-most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by a
-kernel that stays in the cache and uses every core.
+clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is about as small as its factors, as
+in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by
+a kernel that stays in the cache and uses every core.
 
 """
 
@@ -64,6 +66,7 @@ def page(results: dict[str, Any]) -> str:
     """The whole page."""
     groups = results["groups"]
     parts = [OPENING.format(cores=results["cores"], steps=STEPS).rstrip()]
+    parts += [found] if (found := performance_field.section(groups)) else []
     parts += [f"## {title}\n\n{_table(groups[name])}" for name, title in NAMES.items() if name in groups]
     if "growth" in groups:
         pictures = "\n\n".join(shown(row["what"], f"images/{_file(row).name}") for row in groups["growth"])
@@ -118,6 +121,8 @@ def read() -> dict[str, Any]:
 if __name__ == "__main__":
     measured = read()
     draw_steps(measured["groups"]["training"])
+    if "field" in measured["groups"]:
+        performance_field.draw(measured["groups"]["field"], LOOKS, IMAGES)
     for each in measured["groups"]["growth"]:
         draw_growth(each)
     PAGE.write_text(page(measured), encoding="utf-8")

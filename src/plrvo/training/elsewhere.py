@@ -59,16 +59,19 @@ def places(module: nn.Module) -> Iterator[Place]:
 
 
 def _of_layer(path: str, m: nn.Module) -> Iterator[Place]:
+    # Four times a step: most layers have no hooks, and most of those that there are are ours.
     for kind in _HOOKS:
-        yield from _of_hooks(f"{path}.{kind}".lstrip("."), getattr(m, kind))
+        if hooks := getattr(m, kind):
+            yield from _of_hooks(f"{path}.{kind}".lstrip("."), hooks)
     for name, p in m._parameters.items():
         if p is not None:
             full = f"{path}.{name}".lstrip(".")
-            own = vars(p)
-            for key, value in own.items():
-                if key not in _OF_LIBRARIES:
-                    yield Place(f"{full}.{key}", value, functools.partial(own.__setitem__, key))
-            yield from _of_hooks(f"{full}._backward_hooks", p._backward_hooks or {})
+            if own := vars(p):
+                for key, value in own.items():
+                    if key not in _OF_LIBRARIES:
+                        yield Place(f"{full}.{key}", value, functools.partial(own.__setitem__, key))
+            if p._backward_hooks:
+                yield from _of_hooks(f"{full}._backward_hooks", p._backward_hooks)
 
 
 def _of_hooks(name: str, hooks: Mapping[Any, Any]) -> Iterator[Place]:
@@ -95,9 +98,13 @@ def _is_ours(hook: Any) -> bool:
     """Or FSDP's, which keeps no more than parameters."""
     while isinstance(hook, functools.partial):
         hook = hook.func
-    owner = getattr(hook, "__self__", None)
-    of_plrvo = "plrvo" in (_library(type(hook)), _library(type(owner)), _library(hook))
-    return of_plrvo or is_of_fsdp(hook)
+    kinds: list[Any] = [type(getattr(hook, "__self__", None)), type(hook)]
+    return any(_is_class_of_ours(kind) for kind in kinds) or _library(hook) == "plrvo" or is_of_fsdp(hook)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_class_of_ours(kind: type) -> bool:
+    return _library(kind) == "plrvo"
 
 
 def _library(value: Any) -> str:

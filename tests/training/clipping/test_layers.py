@@ -72,6 +72,34 @@ def test_convolutions_of_every_form(channels: tuple[int, int], size: int, count:
 
 
 @quick
+@given(st.data(), examples, st.sampled_from([1, 2, 3]), st.integers(1, 3), st.booleans(), clips)
+def test_transposed_convolution(
+    data: st.DataObject, count: int, dimensions: int, groups: int, bias: bool, clip: float
+) -> None:
+    kind: Any = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dimensions - 1]
+    sizes = st.tuples(*[st.integers(1, 3)] * dimensions)
+    stride, dilation = data.draw(sizes), data.draw(sizes)
+    module = kind(
+        groups * data.draw(st.integers(1, 3)), groups * data.draw(st.integers(1, 3)), data.draw(sizes),
+        stride=stride, dilation=dilation, padding=data.draw(st.tuples(*[st.integers(0, 1)] * dimensions)),
+        output_padding=tuple(data.draw(st.integers(0, s - 1)) for s in stride), groups=groups, bias=bias,
+    )  # fmt: skip
+    size = [data.draw(st.integers(3, 5)) for _ in range(dimensions)]
+    assert_equal_to_loop(randomised(module), normal(max(count, 1), module.in_channels, *size), clip)
+
+
+@quick
+@given(examples, st.lists(st.integers(1, 5), max_size=2), st.integers(1, 4), st.booleans(), clips)
+def test_prelu(count: int, positions: list[int], channels: int, shared: bool, clip: float) -> None:
+    def rising(output: torch.Tensor) -> torch.Tensor:
+        """So that no two examples cancel in a parameter of one number: their sum would be told worse than they are."""
+        return (output * torch.linspace(1, 2, output[0:1].numel()).view(output.shape[1:])).flatten(1).sum(dim=1)
+
+    module = randomised(nn.PReLU(1 if shared else channels))
+    assert_equal_to_loop(module, normal(max(count, 1), channels, *positions), clip, rising)
+
+
+@quick
 @given(examples, st.lists(st.integers(1, 6), max_size=2), st.integers(2, 6), st.integers(1, 8), st.booleans(), clips)
 def test_embedding(count: int, positions: list[int], rows: int, columns: int, padding: bool, clip: float) -> None:
     module = randomised(nn.Embedding(rows, columns, padding_idx=1 if padding else None))
@@ -172,9 +200,8 @@ def test_autocast() -> None:
         nn.Embedding(4, 3, max_norm=1.0),
         nn.Embedding(4, 3, scale_grad_by_freq=True),
         nn.InstanceNorm1d(3, affine=True, track_running_stats=True),
-        nn.ConvTranspose2d(2, 2, 3),
         nn.Bilinear(2, 2, 2),
-        nn.PReLU(),
+        nn.RNNCell(2, 2),
     ],
     ids=lambda m: type(m).__name__,
 )

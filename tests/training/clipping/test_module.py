@@ -192,12 +192,12 @@ def test_auto_keeps_books_where_every_layer_has_a_rule() -> None:
 
 
 def without_a_rule() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.PReLU())
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.RNNCell(4, 4))
 
 
 def test_auto_falls_back_to_hooks_and_says_why() -> None:
-    assert unsupported_layers(without_a_rule()) == ["2 (PReLU)"]
-    with pytest.warns(UserWarning, match=r"hooks instead of bookkeeping.*no rule for 2 \(PReLU\)"):
+    assert unsupported_layers(without_a_rule()) == ["2 (RNNCell)"]
+    with pytest.warns(UserWarning, match=r"hooks instead of bookkeeping.*no rule for 2 \(RNNCell\)"):
         engine, *_ = private(mode="auto", module=without_a_rule())
     assert engine.grad_sample_mode == "hooks"
     engine, *_ = private(plrvo.Laplace(1.0), mode="auto", clipping="l1")  # without a word: there is no other mode

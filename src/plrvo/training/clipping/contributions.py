@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from plrvo.training.clipping.precision import wide
+from plrvo.training.clipping.products import cleared, gram, largest, roundings_of, squared_lengths, with_rounding
 
 # Ghost norms whose square rounding may have changed by more than this share are computed again in doubles. What it may
 # have changed is added, so that examples are clipped to as little as 1 - 2^-7 of the clip, and never to more than it.
 _SLACK = 2.0**-6
-_HIDDEN = 2.0**-8
-_STRETCH = 128  # numbers whose squares are added up in singles
+_WORTH = 1.75  # how much larger than its factors a gradient may be: it is summed without another product of matrices
 
 
 class Contribution(ABC):
@@ -104,7 +104,7 @@ class PerExample(Contribution):
         return self.gradients.dtype
 
     def without(self, rows: Tensor) -> PerExample:
-        return PerExample(_cleared(self.gradients, rows), self.channels_last)
+        return PerExample(cleared(self.gradients, rows), self.channels_last)
 
 
 class Factored(Contribution):
@@ -135,6 +135,11 @@ class Factored(Contribution):
     @abstractmethod
     def terms(self) -> int:
         """How many products the two scalar products of a pair of positions add up."""
+
+    @property
+    @abstractmethod
+    def roundings(self) -> int:
+        """How many of these additions round at most, in a row (`_gram`)."""
 
     @abstractmethod
     def of(self, examples: Tensor) -> Factored:
@@ -168,14 +173,18 @@ class Outer(Factored):
     def terms(self) -> int:
         return self.left.shape[2] + self.right.shape[2]
 
+    @property
+    def roundings(self) -> int:
+        return roundings_of(self.left.shape[2]) + roundings_of(self.right.shape[2])
+
     def largest(self) -> Tensor:
-        return torch.maximum(_largest(self.left), _largest(self.right))
+        return torch.maximum(largest(self.left), largest(self.right))
 
     def of(self, examples: Tensor) -> Outer:
         return Outer(self.left[examples].double(), self.right[examples].double())
 
     def without(self, rows: Tensor) -> Outer:
-        return Outer(_cleared(self.left, rows), _cleared(self.right, rows))
+        return Outer(cleared(self.left, rows), cleared(self.right, rows))
 
 
 @dataclass(frozen=True)
@@ -203,14 +212,18 @@ class Tokens(Factored):
     def terms(self) -> int:
         return self.right.shape[2]
 
+    @property
+    def roundings(self) -> int:
+        return roundings_of(self.right.shape[2])
+
     def largest(self) -> Tensor:
-        return _largest(self.right)
+        return largest(self.right)
 
     def of(self, examples: Tensor) -> Tokens:
         return Tokens(self.tokens[examples], self.right[examples].double(), self.rows)
 
     def without(self, rows: Tensor) -> Tokens:
-        return Tokens(self.tokens, _cleared(self.right, rows), self.rows)
+        return Tokens(self.tokens, cleared(self.right, rows), self.rows)
 
 
 @dataclass(frozen=True)
@@ -235,7 +248,7 @@ class Convolution(Contribution):
         return grouped.sizes().view(shape).sum(dim=1)
 
     def largest(self) -> Tensor:
-        return torch.maximum(_largest(self.input), _largest(self.output_gradient))
+        return torch.maximum(largest(self.input), largest(self.output_gradient))
 
     @property
     def positions(self) -> int:
@@ -257,8 +270,8 @@ class Convolution(Contribution):
         return gradients
 
     def without(self, rows: Tensor) -> Convolution:
-        cleared = _cleared(self.input, rows), _cleared(self.output_gradient, rows)
-        return Convolution(*cleared, self.factors_of, self.weight_gradient)
+        both = cleared(self.input, rows), cleared(self.output_gradient, rows)
+        return Convolution(*both, self.factors_of, self.weight_gradient)
 
 
 def squared_norms(contributions: list[Contribution]) -> Tensor:
@@ -273,24 +286,14 @@ def squared_norms(contributions: list[Contribution]) -> Tensor:
     whole = torch.linalg.vector_norm(torch.stack(parts).sum(dim=0), dim=1)
     sizes = torch.stack([c.sizes() for c in contributions]).sum(dim=0)
     positions = max(c.positions for c in contributions)
-    return _with_rounding(whole, sizes, (len(parts) + 2) * (positions + 3), contributions[0].dtype).square()
-
-
-def _with_rounding(norms: Tensor, sizes: Tensor, additions: int, dtype: torch.dtype) -> Tensor:
-    """Norms of what is released, rounding included, and no smaller than a share of what cancels in it.
-
-    An example that consists of huge parts which cancel would make the partial sums of a batch huge, and so the
-    rounding of all others coarse: its presence would show in them. So it counts for 2^-8 of its parts at least.
-    """
-    unit = torch.finfo(dtype).eps / 2
-    return torch.maximum(norms + additions * unit * sizes, sizes * _HIDDEN) * (1 + 2.0**-40)
+    return with_rounding(whole, sizes, (len(parts) + 2) * (positions + 3), contributions[0].dtype).square()
 
 
 def _left_products(one: Factored, other: Factored) -> Tensor:
     """<l_s, l'_t> for all positions s of one and t of the other: (examples, s, t)."""
     match one, other:
         case Outer(), Outer():
-            return _gram(one.left, other.left)
+            return gram(one.left, other.left)
         case Tokens(), Tokens():
             return wide((one.tokens[:, :, None] == other.tokens[:, None, :]).to(one.right.dtype))
         case Outer(), Tokens():
@@ -304,10 +307,12 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
     """||G_b||^2 from above, as sums over all pairs of positions.
 
     With S = sum_t |l_t| |r_t| (the *sizes*; ||G|| <= S always) and u the unit roundoff, a scalar product of d terms is
-    off by at most d u times the lengths of its vectors, whatever the order of summation. So the sum of all products,
-    added up in doubles, is off by at most (d_l + d_r + 8) u S^2, and by what underflow loses: d 2^-126 a scalar
-    product in singles. This bound is added. Where it is no small share of the norm, terms have cancelled, and the
-    example is computed again in doubles, whose range holds every product of four singles.
+    off by at most d u times the lengths of its vectors, whatever the order of summation. Longer ones are taken in parts
+    of d terms, and p parts are added up in doubles: by Cauchy and Schwarz the same holds of their sum, with d + p
+    (`roundings`). So the sum of all products, added up in doubles, is off by at most (d_l + d_r + 8) u S^2, and by what
+    underflow loses: 2^-126 for each term of a scalar product in singles. This bound is added. Where it is no small
+    share of the norm, terms have cancelled, and the example is computed again in doubles, whose range holds every
+    product of four singles.
 
     The gradient itself is summed in the parameter's own precision, from the same factors. In whatever order the T
     positions are added up, rounding leaves at most (T + 3) u S of it, which is added to the norm: what is released of
@@ -321,7 +326,7 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
         (again,) = doubtful.nonzero(as_tuple=True)
         squares[again], error[again], sizes[again] = _measured([part.of(again) for part in parts])
     positions = sum(part.positions for part in parts)
-    return _with_rounding((squares + error).sqrt(), sizes, positions + 3, parts[0].dtype).square()
+    return with_rounding((squares + error).sqrt(), sizes, positions + 3, parts[0].dtype).square()
 
 
 def _measured(parts: Sequence[Factored]) -> tuple[Tensor, Tensor, Tensor]:
@@ -331,14 +336,14 @@ def _measured(parts: Sequence[Factored]) -> tuple[Tensor, Tensor, Tensor]:
     """
     total, hidden, sizes = torch.zeros(3, len(parts[0].right), dtype=torch.float64, device=parts[0].right.device)
     kind = torch.finfo(parts[0].right.dtype)
-    share = (max(part.terms for part in parts) + 8) * kind.eps / 2
+    share = (max(part.roundings for part in parts) + 8) * kind.eps / 2
     if share >= 0.5:
         share = math.inf  # too long for singles: doubtful, all of them
     for i, one in enumerate(parts):
-        left, right = _left_products(one, one), _gram(one.right, one.right)
+        left, right = _left_products(one, one), gram(one.right, one.right)
         total += (left * right).sum(dim=(1, 2), dtype=torch.float64)
         for other in parts[:i]:
-            products = _left_products(one, other) * _gram(one.right, other.right)
+            products = _left_products(one, other) * gram(one.right, other.right)
             total += 2 * products.sum(dim=(1, 2), dtype=torch.float64)
         lengths = [_diagonal(product, share, one.terms * kind.tiny) for product in (left, right)]
         sizes += (lengths[0] * lengths[1]).sum(dim=1)
@@ -353,29 +358,6 @@ def _diagonal(products: Tensor, share: float, lost: float) -> Tensor:
     return (squares / max(1 - share, 0.0)).sqrt()
 
 
-def squared_lengths(values: Tensor) -> Tensor:
-    """The sum of squares over the last dimension, in doubles and from above.
-
-    Singles are added up in stretches of 128 only. A sum of k squares, which cannot cancel, is off by at most k + 4
-    units, a share below 2^-16, which is added; the stretches are then added up in doubles. (To convert everything to
-    doubles first takes ten times as long.) Underflow loses less than the smallest normal number of a square, added too.
-    """
-    whole = values.shape[-1] // _STRETCH * _STRETCH
-    stretches = values[..., :whole].reshape(*values.shape[:-1], whole // _STRETCH, _STRETCH)
-    total = torch.linalg.vector_norm(stretches, dim=-1).double().square().sum(dim=-1)
-    total += torch.linalg.vector_norm(values[..., whole:], dim=-1).double().square()
-    return total * (1 + 2.0**-16) + values.shape[-1] * torch.finfo(values.dtype).tiny
-
-
-def _largest(values: Tensor) -> Tensor:
-    flat = values.flatten(1)  # two passes, of which each takes a tenth of the time of a norm
-    return torch.maximum(flat.amax(dim=1), -flat.amin(dim=1)) if flat.shape[1] else flat.new_zeros(len(flat))
-
-
-def _cleared(values: Tensor, rows: Tensor) -> Tensor:
-    return values.masked_fill(rows.view(-1, *[1] * (values.ndim - 1)), 0)
-
-
 def outer(left: Tensor, right: Tensor) -> Contribution:
     """l and r with one or more dimensions of positions, in whichever form is smaller to keep and cheaper to use."""
     # Contiguous once, since every product below would copy otherwise.
@@ -387,18 +369,10 @@ def outer(left: Tensor, right: Tensor) -> Contribution:
 
 
 def is_direct(positions: int, rows: int, columns: int) -> bool:
-    """Whether G (rows x columns) is smaller than its factors; it is then cheaper to compute with as well."""
-    return rows * columns <= positions * (rows + columns)
+    """Whether G (rows x columns) is about as small as its factors; it is then cheaper to compute with as well."""
+    return rows * columns <= _WORTH * positions * (rows + columns)
 
 
 def rows_of_positions(values: Tensor) -> Tensor:
     """(examples, positions, values), from any number of dimensions of positions, none included."""
     return values[:, None, :] if values.ndim == 2 else values.flatten(1, -2)
-
-
-def _gram(one: Tensor, other: Tensor) -> Tensor:
-    """<one_s, other_t> for all pairs of positions."""
-    one, other = wide(one), wide(other)
-    if one.shape[1] == other.shape[1] == 1:
-        return (one * other).sum(dim=2, keepdim=True)
-    return one @ other.transpose(1, 2)

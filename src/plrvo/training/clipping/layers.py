@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from opacus.layers.dp_rnn import RNNLinear
 from torch import Tensor, nn
 from torch.nn import functional
 
+from plrvo.training.clipping.bags import embedding_bag
 from plrvo.training.clipping.contributions import (
     Contribution,
     Convolution,
@@ -27,7 +29,8 @@ from plrvo.training.clipping.contributions import (
 )
 
 Contributions = Iterator[tuple[nn.Parameter, Contribution]]
-Rule = Callable[[Any, Tensor, Tensor], Contributions]  # layers are typed loosely: what they hold depends on options
+# Of a layer, its input, its output gradient and further inputs. Layers are typed loosely: their options differ.
+Rule = Callable[..., Contributions]
 
 # From so many products an example on, torch's own kernel is faster one example at a time than a product of windows.
 _WORK_OF_A_KERNEL = 1 << 22
@@ -77,6 +80,26 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
         rows, inputs, *kernel = layer.weight.shape
         gradients = (left.transpose(2, 3) @ right).view(len(x), rows, *kernel, inputs)
         yield layer.weight, PerExample(gradients, channels_last=True)
+
+
+def _transposed_convolution(layer: Any, x: Tensor, g: Tensor, output_size: Any = None) -> Contributions:
+    """The other way round: what goes in stands where a convolution's output gradient does."""
+    if _trains(layer.bias):
+        yield layer.bias, _per_channel(g)
+    if _trains(layer.weight):
+        names = ("weight", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
+        there = {name: getattr(layer, name) for name in (*names, "_reversed_padding_repeated_twice")}
+        back = SimpleNamespace(**there, bias=None, out_channels=layer.in_channels)
+        yield from _convolution(back, g, x)
+
+
+def _prelu(layer: Any, x: Tensor, g: Tensor) -> Contributions:
+    """y = x, or w x where x is negative: one w, or one for each channel."""
+    parts = g * x.clamp(max=0)
+    if layer.num_parameters == 1:
+        yield layer.weight, PerExample(parts.flatten(1).sum(dim=1, keepdim=True) if x.ndim > 1 else parts[:, None])
+    else:
+        yield layer.weight, _per_channel(parts)
 
 
 def _factors(layer: Any, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,9 +204,14 @@ def _sum_to(values: Tensor, shape: tuple[int, ...]) -> Contribution:
 _RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,
     nn.Embedding: _embedding,
+    nn.EmbeddingBag: embedding_bag,
     nn.Conv1d: _convolution,
     nn.Conv2d: _convolution,
     nn.Conv3d: _convolution,
+    nn.ConvTranspose1d: _transposed_convolution,
+    nn.ConvTranspose2d: _transposed_convolution,
+    nn.ConvTranspose3d: _transposed_convolution,
+    nn.PReLU: _prelu,
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.GroupNorm: _group_norm,
@@ -231,6 +259,8 @@ def _has_unusual_options(layer: nn.Module) -> bool:
         return (
             layer.max_norm is not None or layer.scale_grad_by_freq
         )  # `sparse` is a form, and sums have noise everywhere
+    if isinstance(layer, nn.EmbeddingBag):
+        return layer.mode == "max" or layer.max_norm is not None or layer.scale_grad_by_freq
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
         return layer.track_running_stats
     if isinstance(layer, nn.RMSNorm):

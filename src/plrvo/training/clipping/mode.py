@@ -11,6 +11,7 @@ from torch import nn
 from plrvo.accounting import Clipping
 from plrvo.training.clipping.direct import DirectModule
 from plrvo.training.clipping.fallback import falling_back
+from plrvo.training.clipping.layers import rule_of
 from plrvo.training.clipping.module import BookkeepingModule, direct_owners, unsupported_layers
 from plrvo.training.clipping.samples import SamplesModule, WholeModule
 from plrvo.training.views import EachView
@@ -44,7 +45,7 @@ def chosen_mode(mode: str, module: nn.Module, clipping: Clipping, batch_first: b
         return "bookkeeping"
     if mode != "auto":
         raise InvalidArgument("grad_sample_mode", mode, f"hooks, or auto: {reason}")
-    if any(isinstance(m, nn.EmbeddingBag) and m.weight.requires_grad for m in module.modules()):
+    if any(isinstance(m, nn.EmbeddingBag) and m.weight.requires_grad and not rule_of(m) for m in module.modules()):
         warnings.warn(f"grad_sample_mode: functorch instead of bookkeeping, which is faster: {reason}", stacklevel=3)
         return "functorch"
     if clipping is Clipping.l1:

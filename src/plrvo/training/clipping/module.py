@@ -49,7 +49,14 @@ class Inputs:
 
     @property
     def first(self) -> Tensor:
-        return cast("Tensor", self.args[0] if self.args else next(iter(self.kwargs.values())))
+        if self.args:
+            return cast("Tensor", self.args[0])
+        return cast("Tensor", self.kwargs["input"] if "input" in self.kwargs else next(iter(self.kwargs.values())))
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """By name."""
+        return {name: value for name, value in self.kwargs.items() if value is not self.first}
 
 
 ANY_MODULE = 'or grad_sample_mode="functorch", which is slower and asks nothing of layers'
@@ -119,7 +126,7 @@ def floating(output: Any) -> list[Tensor]:
 
 def by_rule(rule: Rule, layer: nn.Module, inputs: Inputs, g: Tensor) -> Contributions:
     """Halves are widened before anything is multiplied: clipping and sums have singles at least."""
-    return rule(layer, wide(inputs.first), wide(g))
+    return rule(layer, wide(inputs.first), wide(g), *inputs.args[1:], **inputs.others)
 
 
 class Book:

@@ -25,9 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plrvo.training.clipping.contributions import squared_lengths, squared_norms
+from plrvo.training.clipping.contributions import squared_norms
 from plrvo.training.clipping.module import Book
 from plrvo.training.clipping.precision import in_full_precision, wide
+from plrvo.training.clipping.products import squared_lengths
 
 _Base: Any = object  # Opacus's classes have no types
 

@@ -75,7 +75,9 @@ class SamplesModule(BookkeepingModule):
         elif not covered.issuperset(own_parameters(m)):
             if isinstance(m, nn.EmbeddingBag):
                 raise InvalidArgument(
-                    "module", f"{name} (EmbeddingBag)", f"nn.Embedding, and a mean over its positions; {ANY_MODULE}"
+                    "module",
+                    f"{name} (EmbeddingBag)",
+                    f"mode='sum' or 'mean', without max_norm and scale_grad_by_freq; {ANY_MODULE}",
                 )
             self._replayed.add(m)
             yield name, m, by_replay(self._dimension, self.loss_reduction)
@@ -121,9 +123,7 @@ def _is_known(layer: nn.Module) -> bool:
     if is_parametrized(layer):
         return False
     return rule_of(layer) is not None or (
-        type(layer) in GradSampleModule.GRAD_SAMPLERS
-        and not isinstance(layer, nn.EmbeddingBag)
-        and (isinstance(layer, RNNLinear) or not has_rules_for(layer))
+        type(layer) in GradSampleModule.GRAD_SAMPLERS and (isinstance(layer, RNNLinear) or not has_rules_for(layer))
     )
 
 

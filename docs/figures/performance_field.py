@@ -1,0 +1,179 @@
+"""The part of docs/performance.md about twelve models from the field: table, picture, and where milliseconds go."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from docs.figures.both import shown, write_both
+
+Rows = list[dict[str, Any]]
+
+PLAIN, OURS, HOOKS, GHOST = "no privacy", "plrvo", "Opacus hooks", "Opacus ghost"
+GOALS = {"to plain": 1.25, "faster": 1.6, "memory": 1.2}
+PARTS = {
+    "forward and back": "passes",
+    "records": "records",
+    "norms": "norms",
+    "sums": "sums",
+    "noise": "noise",
+    "checks": "checks",
+    "update": "update",
+}
+MODELS = 12
+FILE = "performance-field.png"
+
+_OPENING = """## Twelve models from the field {{ #field }}
+
+Models as users bring them, sized so that a step takes 20 to 500 ms on one core. plrvo chooses its mode by itself
+("auto") and draws Gamma-PLRV noise from a cipher; Opacus draws Gaussian noise from torch's generator. Times are in
+units of the step without privacy, as medians of the ratios within a turn: with one thread of computing time, with two
+of the time that passes. Memory is the peak of a process of its own. Where Opacus has a layer of its own (DPLSTM), or
+takes bags in one form only, it is given that.{missing}
+
+{picture}
+
+{table}
+"""
+_PARTS = """### Where the milliseconds go
+
+Parts of plrvo's step, one thread, computing time, timed from within: the *passes* are forward and back to the
+inputs; *records* what layers note on the way back, gradients that are formed at once included; *norms* of examples;
+*sums* the weighted products that stand in the place of weight gradients; *noise*; *checks* everything that binds a step
+to its plan; *update* the optimizer's own. A step without privacy has passes, weight gradients and update.
+
+{table}
+"""
+
+
+def section(groups: dict[str, Rows]) -> str:
+    """Empty where nothing was measured."""
+    if "field" not in groups:
+        return ""
+    rows = groups["field"]
+    fewest = min(turns for row in rows for turns in row["turns"].values())
+    missing = f" Each had {fewest} turns or more."
+    if len(rows) < MODELS:
+        missing += f" So far {len(rows)} of the {MODELS} were measured: medians below are theirs alone."
+    parts = [
+        _OPENING.format(
+            missing=missing, picture=shown("a step of twelve models", f"images/{FILE}"), table=_table(rows)
+        ).rstrip()
+    ]
+    parts += [_errors(rows), _verdict(rows)]
+    if "field_profile" in groups:
+        parts.append(_PARTS.format(table=_parts(groups["field_profile"])).rstrip())
+    return "\n\n".join(part for part in parts if part)
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _of(row: dict[str, Any], threads: str, contender: str) -> float | None:
+    found: float | None = row["to_plain"].get(threads, {}).get(contender)
+    return found
+
+
+def faster(row: dict[str, Any], threads: str = "1") -> float | None:
+    """How many times plrvo's time the better of Opacus's modes takes."""
+    found = row["to_ours"].get(threads, {})
+    return min((found[mode] for mode in (HOOKS, GHOST) if mode in found), default=None)
+
+
+def memory(row: dict[str, Any], contender: str = OURS) -> float | None:
+    """In units of the peak without privacy."""
+    known = row["megabytes"]
+    return known[contender] / known[PLAIN] if contender in known and PLAIN in known else None
+
+
+def _table(rows: Rows) -> str:
+    lines = [
+        "| model | batch | parameters | no privacy | plrvo | Opacus hooks | Opacus ghost | the better of Opacus's "
+        "against plrvo | two threads: plrvo | Opacus | memory: plrvo | hooks | ghost |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        two = [v for v in (_of(row, "2", HOOKS), _of(row, "2", GHOST)) if v is not None]
+        cells = [
+            row["title"],
+            str(row["batch"]),
+            f"{row['parameters']:,}",
+            f"{row['milliseconds']['1'][PLAIN]:.0f} ms",
+            *(_times(_of(row, "1", contender)) for contender in (OURS, HOOKS, GHOST)),
+            _times(faster(row)),
+            _times(_of(row, "2", OURS)),
+            _times(min(two, default=None)),
+            *(_times(memory(row, contender)) for contender in (OURS, HOOKS, GHOST)),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _errors(rows: Rows) -> str:
+    lines = [f"- {row['title']}, {who}: `{error}`" for row in rows for who, error in row["errors"].items()]
+    return "\n".join(["What cannot be done, with the first line of the error:", "", *lines]) if lines else ""
+
+
+def _verdict(rows: Rows) -> str:
+    """Beside the goals, whatever is short of them."""
+    ratios = {row["title"]: row["to_plain"]["1"][OURS] for row in rows}
+    gains = {row["title"]: gain for row in rows if (gain := faster(row)) is not None}
+    peaks = {row["title"]: peak for row in rows if (peak := memory(row)) is not None}
+    median = statistics.median(ratios.values())
+    parts = [f"The median is {median:.2f} times a step without privacy (goal: {GOALS['to plain']})"]
+    if gains:
+        parts.append(
+            f"and {statistics.median(gains.values()):.2f} times as fast as the better of Opacus's modes (goal: "
+            f"{GOALS['faster']})"
+        )
+    lines = [f"{' '.join(parts)}. {_beyond('Slower than Opacus', [t for t, g in gains.items() if g < 1])}"]
+    if peaks:
+        lines.append(
+            f"The largest peak of memory is {max(peaks.values()):.2f} times that without privacy (goal: "
+            f"{GOALS['memory']}). {_beyond('Beyond the goal', [t for t, p in peaks.items() if p > GOALS['memory']])}"
+        )
+    slow = sorted((t for t, r in ratios.items() if r > GOALS["to plain"]), key=lambda t: -ratios[t])
+    lines.append(_beyond(f"Above {GOALS['to plain']} times a step without privacy, the slowest first", slow))
+    return "\n".join(lines)
+
+
+def _beyond(what: str, titles: list[str]) -> str:
+    return f"{what}: {'; '.join(titles) or 'none'}."
+
+
+def _parts(rows: Rows) -> str:
+    lines = [
+        f"| model | no privacy | plrvo | {' | '.join(PARTS.values())} |",
+        "|---|---|---|" + "---|" * len(PARTS),
+    ]
+    for row in rows:
+        ours, plain = row["milliseconds"][OURS], row["milliseconds"][PLAIN]
+        cells = [row["title"], f"{sum(plain.values()):.0f} ms", f"{sum(ours.values()):.0f} ms"]
+        cells += [f"{ours.get(part, 0.0):.1f}" for part in PARTS]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(rows: Rows, looks: dict[str, Any], folder: Path) -> None:
+    """Bars: each contender's step with one thread, in units of the step without privacy."""
+    figure, axes = plt.subplots(figsize=(8, 5.2), layout="constrained")
+    contenders = (OURS, HOOKS, GHOST)
+    for i, contender in enumerate(contenders):
+        places = [j + 0.26 * (i - 1) for j in range(len(rows))]
+        widths = [_of(row, "1", contender) or 0.0 for row in rows]
+        bars = axes.barh(places, widths, 0.26, label=contender, color=looks[contender]["color"])
+        axes.bar_label(bars, labels=[f"{w:.2f}" if w else "cannot" for w in widths], fontsize=6, padding=2)
+    axes.axvline(1.0, color=looks[PLAIN]["color"], linewidth=1)
+    axes.set_yticks(range(len(rows)), [row["title"] for row in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xticks([1, 2, 5, 10], ["1", "2", "5", "10"])
+    axes.minorticks_off()
+    axes.set_xlabel("time of a step, no privacy = 1")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    write_both(figure, folder / FILE, dpi=120)
+    plt.close(figure)
