@@ -58,7 +58,10 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         which = f"{private.fingerprint}, {len(held_out)}, {language.name}, {max_length}, {layers}"
         seen = request.loaded(
             f"states {which}",
-            lambda: tuple(LowerStates(part, partial(_states, lower), tokens_of) for part in (train, held_out)),
+            lambda: (
+                LowerStates(train, partial(_states, lower), tokens_of),
+                LowerStates(held_out, partial(_states, lower), tokens_of),
+            ),
         )
     drawing = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator).item()))
     description = {

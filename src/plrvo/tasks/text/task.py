@@ -70,7 +70,10 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         module, lower = UpperLayers(checkpoint.model, layers), lower_part(checkpoint.model, layers)
         parts = request.loaded(
             f"states {seen_by}, {layers}",
-            lambda: tuple(LowerStates(part, partial(_states, lower), _tokens) for part in (train, test)),
+            lambda: (
+                LowerStates(train, partial(_states, lower), _tokens),
+                LowerStates(test, partial(_states, lower), _tokens),
+            ),
         )
     warnings = _warnings(request.name, name)
     description = {
