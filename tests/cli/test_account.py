@@ -158,3 +158,4 @@ def test_no_row_of_the_table_is_wrapped_at_80_columns(method, monkeypatch, capsy
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [row.split()[1] for row in rows] == ["certified", "lower", "published"]
     assert all(len(row) <= 80 and "…" not in row for row in rows)
+    assert f"proved upper bound ({method}: " in rows[0]
