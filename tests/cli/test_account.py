@@ -120,6 +120,13 @@ def test_an_infinite_epsilon_is_said_and_is_valid_json(capsys):
     assert "nothing can be certified" in capsys.readouterr().out
 
 
+def test_a_rate_may_be_a_fraction(capsys):
+    words = ["account", "--noise-multiplier", "1.1", "--steps", "10", "--sample-rate"]
+    as_fraction = run_json(capsys, *words, "256/60000")
+    assert as_fraction == run_json(capsys, *words, repr(256 / 60000))
+    assert as_fraction["workload"]["sample_rate"] == 256 / 60000
+
+
 def test_certified_is_never_printed_smaller_and_lower_never_larger():
     assert rounded_up(2.38150628) == "2.382"
     assert rounded_up(0.5) == "0.5"
@@ -158,3 +165,4 @@ def test_no_row_of_the_table_is_wrapped_at_80_columns(method, monkeypatch, capsy
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [row.split()[1] for row in rows] == ["certified", "lower", "published"]
     assert all(len(row) <= 80 and "…" not in row for row in rows)
+    assert f"proved upper bound ({method}: " in rows[0]

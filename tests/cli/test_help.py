@@ -47,6 +47,19 @@ def test_a_long_example_is_one_command_to_a_shell():
     assert said.split() == command.split()[1:]
 
 
+def test_both_words_of_a_switch_are_shown_and_which_is_the_default():
+    told = " ".join(describe(COMMANDS["plrvo explore"], "plrvo explore").text(100).split())
+    assert "--browser/--no-browser Open it in the browser. [--browser]" in told
+    told = " ".join(describe(COMMANDS["plrvo tune"], "plrvo tune").text(100).split())
+    assert "--grid/--random" in told
+    assert "[--random]" in told
+
+
+def test_help_has_no_word_about_options_of_other_commands():
+    for path in ("plrvo account", "plrvo selftest"):
+        assert "--epsilon" not in describe(COMMANDS[path], path).text(100)
+
+
 def test_choices_and_defaults_are_shown():
     told = " ".join(describe(COMMANDS["plrvo train"], "plrvo train").text(100).split())
     assert "auto, gaussian, laplace, gamma, generalised-gaussian, none." in told

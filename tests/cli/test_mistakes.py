@@ -17,6 +17,12 @@ MECHANISM = "audit mechanism --noise laplace --scale 2 --clip 1 --dimension 3 --
 # What is typed, and what the line has to name.
 INVOCATIONS = """
 account | --noise (missing)
+account --epsilon 3 | did you mean plrvo calibrate --epsilon? (it finds the noise for a budget)
+account --target-epsilon 3 | did you mean plrvo calibrate --epsilon
+account --noise-multiplier 1 --sample-rate 256/x --steps 3 | --sample-rate 256/x: expected a number
+account --noise-multiplier 1 --sample-rate 256/0 --steps 3 | --sample-rate 256/0: expected a number
+account --noise-multiplier 1 --sample-rate 3/2 --steps 3 | --sample-rate 1.5
+{TRAIN} --sample-rate a/b | --sample-rate a/b: expected a number
 account --sigma 1.1 | did you mean --noise-multiplier
 account --noise-multiplier 1 --batch-size 256 | did you mean --sample-rate? (the sample rate is batch size / examples)
 account --noise-multiplier 1 --epochs 3 | did you mean --steps? (steps are epochs / sample rate)

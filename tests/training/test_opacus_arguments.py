@@ -171,6 +171,8 @@ def test_exact_mode_takes_opacus_arguments_too():
     [
         ({"noise_multiplier": None}, "noise_multiplier=None: expected the standard deviation"),
         ({"max_grad_norm": None}, "max_grad_norm=None: expected the norm"),
+        ({"max_grad_norm": None, "noise_multiplier": None}, "noise_multiplier and max_grad_norm=None: expected both"),
+        ({"noise": "lapalce"}, r"gaussian, laplace, .*, or a noise such as plrvo.Laplace\(1.0\); did you mean laplace"),
         ({"noise_multiplier": 0.0}, "noise_multiplier=0.0: expected a positive"),
         ({"max_grad_norm": [1.0, 2.0, 1.0, 1.0, 1.0, 1.0], "clipping": "per_layer"}, "equal clips"),
         ({"max_grad_norm": [1.0, 1.0]}, 'clipping="per_layer"'),

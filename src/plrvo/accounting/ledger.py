@@ -118,14 +118,19 @@ def epsilon(noise: Noise, work: Workload, delta: float) -> Epsilon:
     >>> from plrvo import GammaPLRV
     >>> work = Workload(sample_rate=0.01, steps=300, clip=0.5, dimension=26_010)
     >>> bracket = epsilon(GammaPLRV(k=40_000, theta=6e-5), work, delta=1e-5)
-    >>> print(f"{bracket.published:.3f} {bracket.certified:.3f} {bracket.published_is_refuted}")
-    1.607 1.820 True
+    >>> print(bracket)
+    certified 1.83, lower 1.77, published 1.61 (delta 1e-05)
+    >>> bracket.published_is_refuted
+    True
     """
     return Ledger().plus(noise, work).epsilon(delta)
 
 
 def delta(noise: Noise, work: Workload, epsilon: float) -> float:
-    """The certified delta of `work.steps` steps with this noise at a given epsilon."""
+    """The certified delta of `work.steps` steps with this noise at a given epsilon.
+
+    It is a proved upper bound, which may be claimed beside that epsilon: not a bracket, and not what an attack reaches.
+    """
     return Ledger().plus(noise, work).certified_delta(epsilon).value
 
 

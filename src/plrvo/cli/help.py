@@ -101,7 +101,8 @@ def continued(command: str, width: int) -> str:
 def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
     for parameter in command.params:
         if not getattr(parameter, "hidden", False):
-            name, kind = ", ".join(parameter.opts), kind_of(command, parameter)
+            named, kind = (", ".join(parameter.opts), *parameter.secondary_opts), kind_of(command, parameter)
+            name = "/".join(named)
             argument, offered = not name.startswith("-"), choices_of(kind)
             word = parameter.metavar or ("KIND" if offered else _WORDS.get(kind, ""))
             typed = (parameter.metavar or name.upper()) if argument else f"{name} {word}".strip()
@@ -137,6 +138,8 @@ def _kind(hint: Any) -> Any:
 
 def _default(parameter: Any) -> str:
     shown, value = getattr(parameter, "show_default", False), parameter.default
+    if parameter.secondary_opts and value is not None:
+        return f"[{(parameter.opts if value else parameter.secondary_opts)[0]}]"
     if isinstance(shown, str):
         return f"[{shown}]"
     if not shown or value in (None, False, (), []):

@@ -44,6 +44,9 @@ _ELSEWHERE = {
     "canaries": ("audit",),
 }
 
+# What another command has, and what it does with it.
+_OF_ANOTHER = {("plrvo account", "epsilon"): "plrvo calibrate --epsilon? (it finds the noise for a budget)"}
+
 # How one is computed from the other, where they are not the same number.
 _COMPUTED = {
     ("batch", "sample-rate"): "the sample rate is batch size / examples",
@@ -55,6 +58,13 @@ _COMPUTED = {
 def computed(word: str, option: str) -> str | None:
     """How the value of an option follows from that of the word which was typed in its place."""
     return _COMPUTED.get((word.replace("_", "-").lower().lstrip("-"), option.lstrip("-")))
+
+
+def of_another(word: str, path: str) -> str | None:
+    """What another command does with an option that this one, of this path, does not have."""
+    word = word.replace("_", "-").lower().lstrip("-")
+    found = (_OF_ANOTHER.get((path, name)) for name in (word, *_ELSEWHERE.get(word, ())))
+    return next(filter(None, found), None)
 
 
 def meant(word: str, command: Any) -> str | None:

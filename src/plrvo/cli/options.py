@@ -17,6 +17,20 @@ from plrvo.validate import required
 
 NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
+
+def read_rate(text: str) -> float:
+    """A number, or a fraction of two.
+
+    >>> read_rate("0.01"), read_rate("256/60000")
+    (0.01, 0.004266666666666667)
+    """
+    above, _, below = str(text).partition("/")
+    try:
+        return float(above) / float(below or 1)
+    except (ValueError, ZeroDivisionError):
+        raise typer.BadParameter(f"'{text}' is not a number") from None  # which names the option
+
+
 ClipOption = Annotated[
     float | None,
     typer.Option(
@@ -25,7 +39,12 @@ ClipOption = Annotated[
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option("--sample-rate", help="Probability with which an example joins a batch.", rich_help_panel=WORK),
+    typer.Option(
+        "--sample-rate",
+        help="Probability with which an example joins a batch; also as a fraction, 256/60000.",
+        rich_help_panel=WORK,
+        parser=read_rate,
+    ),
 ]
 StepsOption = Annotated[int | None, typer.Option("--steps", help="Number of noisy steps.", rich_help_panel=WORK)]
 DimensionOption = Annotated[

@@ -75,10 +75,11 @@ def bracket_table(noise: Noise, work: Workload, bracket: Epsilon, correlation: C
     table.add_column("epsilon", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("what it is", no_wrap=True)
-    by = {"rdp": f"moments, order {bracket.order}", "pure": "bounded likelihood ratio", "pld": "loss distribution"}
-    by |= {"exact": "exact curve", "profile": "loss distribution, worst case"}
-    by |= {"gdp": "Gaussian steps showing as much", "gift": "Gaussian steps, same energy"}
-    table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({by[bracket.method]})")
+    by = {"rdp": f"moments, order {bracket.order}", "pure": "bounded likelihood ratio", "pld": "Gaussian losses"}
+    by |= {"exact": "exact curve", "profile": "worst gradient"}
+    by |= {"gdp": "Gaussian, as revealing", "gift": "Gaussian, same energy"}
+    method = f"{bracket.method}: {by[bracket.method]}"
+    table.add_row("certified", rounded_up(bracket.certified), f"proved upper bound ({method})")
     table.add_row("lower", rounded_down(bracket.lower), "an attacker provably reaches this")
     published = "-" if bracket.published is None else f"{bracket.published:.4g}"
     in_order = correlation is not None and isinstance(correlation.participation, Participation)

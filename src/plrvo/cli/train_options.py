@@ -112,6 +112,7 @@ def options_of_a_job(
             help=text,
             rich_help_panel=panel,
             show_default=False if shown is None or shown is False else str(shown),
+            parser=options.read_rate if name == "sample_rate" else None,
         )
         annotation, default = Annotated[kind | None, option], usual.get(name)
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

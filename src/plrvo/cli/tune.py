@@ -78,8 +78,8 @@ def tune(
         bool,
         typer.Option(
             "--grid/--random",
-            help="Draw ranges from five points each, or anywhere. Points are drawn with replacement: a grid is not "
-            "walked through.",
+            help="How a value of a range LOW:HIGH is drawn: --grid takes one of five points, --random "
+            "anything between. Points are drawn with replacement: a grid is not walked through.",
             rich_help_panel=SEARCH,
         ),
     ] = False,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.cli.help import choices_of, kind_of
-from plrvo.cli.mistakes import computed, meant
+from plrvo.cli.mistakes import computed, meant, of_another
 from plrvo.validate import nearest
 
 _KINDS = {float: "a number", int: "a whole number", Path: "a path", str: "a text"}
-_QUOTED = re.compile(r"'(.*?)' is not", re.DOTALL)
+_QUOTED = re.compile(r"(?:^|: )'(.*?)' is not", re.DOTALL)
 
 
 def usage_message(error: Any) -> str:
@@ -37,6 +37,9 @@ def usage_message(error: Any) -> str:
 def _unknown(word: str, what: str, context: Any) -> str:
     guess = meant(word, context.command) if context is not None else None
     path = "plrvo" if context is None else context.command_path
+    other = of_another(word, path)
+    if other is not None:
+        return f"{word}: no such {what}; did you mean {other}"
     if guess is None:
         return f"{word}: no such {what}; {path} --help lists what there is"
     how = computed(word, guess)

@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader
 
 from plrvo.accounting import Clipping, Workload
 from plrvo.noise import Gaussian, Noise, Specification
+from plrvo.noise.specification import DESCRIBED
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.mechanism import Mechanism
-from plrvo.validate import InvalidArgument, positive
+from plrvo.validate import InvalidArgument, nearest, positive
 
 _ALIKE = 1e-6  # relative, of clips by layer that are meant to be equal
 
@@ -72,6 +73,13 @@ def counted(
     grid: float | None,
 ) -> Mechanism:
     """The mechanism that they describe, whose steps are counted."""
+    if max_grad_norm is None and noise_multiplier is None and not isinstance(noise, Noise):
+        raise InvalidArgument(
+            "noise_multiplier and max_grad_norm",
+            None,
+            "both: the standard deviation of the noise in clips, and the clip, such as noise_multiplier=1.1, "
+            "max_grad_norm=1.0; or PrivacyEngine(plan), or make_private_with_epsilon",
+        )
     clip = clip_of(max_grad_norm, clipping, module)
     wanted = noise_of(noise, noise_multiplier, clip)
     step = Workload(rate_of(loader), 1, clip, dimension)
@@ -144,6 +152,11 @@ def shape_of(noise: Noise | str | None, clip: float) -> Noise:
         return noise
     if noise is not None and not isinstance(noise, str):
         raise InvalidArgument("noise", noise, "a noise, such as plrvo.Laplace(1.0), or the name of one")
+    if noise is not None and noise not in DESCRIBED:
+        guess = nearest(noise, DESCRIBED)
+        more = f"; did you mean {guess}?" if guess else ""
+        known = ", ".join(DESCRIBED)
+        raise InvalidArgument("noise", noise, f"one of {known}, or a noise such as plrvo.Laplace(1.0){more}")
     return Specification(noise or Gaussian.kind).shape(clip)
 
 
