@@ -241,7 +241,7 @@ def _audits(run: Audits) -> dict[str, Any]:
     rows = [
         {
             "label": result.label,
-            "claim": result.claim,
+            "claim": f"{result.claim} (not verified)" if result.unknown else result.claim,
             "claimed": (numbers.up if result.proved else numbers.near)(result.claimed, "claimed"),
             "audited": numbers.down(result.audited, "audited"),
             "certifiable": numbers.down(result.certifiable, "certifiable"),
