@@ -111,7 +111,8 @@ def test_a_claim_by_a_clipping_of_the_l1_norm_is_for_one_coordinate(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"noise": None}, {"noise": {"noise": "unheard"}}, {"workload": {}}, {"workload": 3}, {"claim": "receipt"}]
+    "changes",
+    [{"noise": None}, {"noise": {"noise": "unheard"}}, {"workload": {}}, {"workload": 3}, {"claim": "receipt"}],
 )
 def test_a_claim_that_cannot_be_recomputed_is_not_called_verified(tmp_path, changes):
     path = tmp_path / "audit.json"
