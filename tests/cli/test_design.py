@@ -54,13 +54,13 @@ def test_design_explains_itself_in_words(capsys, monkeypatch):
 
 @pytest.mark.parametrize("noise", [Laplace(1.0), Gaussian(2.0), GammaPLRV(50.0, 0.02, shared=True)])
 def test_any_saved_plan_gets_a_verdict(capsys, tmp_path, noise):
-    file = tmp_path / "plan.json"
+    file = tmp_path / "[bold]plan[nothing].json"  # no markup
     plan = Plan.certify(noise, Workload(1.0, 1, 1.0, 1), 1e-5)
     plan.save(file)
     for share, code, word in ((1.01, 0, "keeps"), (0.99, 1, "misses")):
         budget = share * plan.bracket.certified
         assert main(["design", "--plan", str(file), "--epsilon", str(budget)]) == code
-        assert f"{word} the budget of" in " ".join(capsys.readouterr().out.split())
+        assert f"{file}: {word} the budget of" in " ".join(capsys.readouterr().out.split())
     assert main(["design", "--plan", str(file)]) == 2
     assert "--epsilon (missing)" in capsys.readouterr().err
 
