@@ -100,6 +100,13 @@ def test_a_claim_is_recomputed_from_the_noise_and_the_steps(tmp_path, source, ch
     assert any(said in difference for difference in run.differences)
 
 
+def test_metrics_that_cannot_be_read_are_named_by_their_file(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("[1]\n")
+    with pytest.raises(InvalidArgument, match=r"metrics\.jsonl") as refused:
+        read_run(tmp_path)
+    assert refused.value.argument == "runs"
+
+
 def test_a_claim_by_a_clipping_of_the_l1_norm_is_for_one_coordinate(tmp_path):
     noise, path = Laplace(0.5), tmp_path / "audit.json"
     one = epsilon(noise, Workload(0.01, 100, 1.0, 1), 1e-5).certified
