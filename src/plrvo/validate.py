@@ -6,7 +6,7 @@ import difflib
 import math
 import numbers
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,14 @@ def one_of(known: Iterable[str], **arguments: Any) -> None:
             guess = nearest(value, words) if isinstance(value, str) else None
             more = f"; did you mean {guess}?" if guess else ""
             raise InvalidArgument(name, value, f"one of {', '.join(words)}{more}")
+
+
+def refuse_beside(other: str, arguments: Mapping[str, Any]) -> None:
+    """None of these may have a value beside `other`: what would not be used is not ignored."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            shown = value if isinstance(value, int | float) else str(value)
+            raise InvalidArgument(name, shown, f"no value beside {other}")
 
 
 def required(**arguments: Any) -> None:

@@ -46,6 +46,15 @@ def test_gaussian_has_no_published_figure(capsys):
     assert result["sigma_effective"] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("given", [["--delta", "0.5"], ["--steps", "3"], ["--noise", "laplace"], ["--k", "2"]])
+def test_the_paper_table_refuses_what_it_does_not_use(capsys, given):
+    assert main(["account", "--table", *given]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"plrvo: {given[0]} {given[1]}")
+    assert told.err.endswith("expected no value beside --table, whose rows have their own\n")
+
+
 def test_paper_table_has_nine_rows_and_one_refuted(capsys):
     rows = run_json(capsys, "account", "--table")["rows"]
     assert len(rows) == 9

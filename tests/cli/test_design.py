@@ -54,15 +54,37 @@ def test_design_explains_itself_in_words(capsys, monkeypatch):
 
 @pytest.mark.parametrize("noise", [Laplace(1.0), Gaussian(2.0), GammaPLRV(50.0, 0.02, shared=True)])
 def test_any_saved_plan_gets_a_verdict(capsys, tmp_path, noise):
-    file = tmp_path / "plan.json"
+    file = tmp_path / "[bold]plan[nothing].json"  # no markup
     plan = Plan.certify(noise, Workload(1.0, 1, 1.0, 1), 1e-5)
     plan.save(file)
     for share, code, word in ((1.01, 0, "keeps"), (0.99, 1, "misses")):
         budget = share * plan.bracket.certified
         assert main(["design", "--plan", str(file), "--epsilon", str(budget)]) == code
-        assert f"{word} the budget of" in " ".join(capsys.readouterr().out.split())
+        assert f"{file}: {word} the budget of" in " ".join(capsys.readouterr().out.split())
     assert main(["design", "--plan", str(file)]) == 2
     assert "--epsilon (missing)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("noise", [Gaussian(2.0), GammaPLRV(50.0, 0.02)])
+@pytest.mark.parametrize(
+    "option",
+    ["delta", "steps", "sample-rate", "dataset-size", "dimension", "clip-min", "clip-max", "k-max"],
+)
+def test_what_a_saved_plan_brings_is_refused_beside_it(capsys, tmp_path, noise, option):
+    file = tmp_path / "plan.json"
+    Plan.certify(noise, Workload(1.0, 1, 1.0, 1), 1e-5).save(file)
+    assert main(["design", "--plan", str(file), "--epsilon", "9", f"--{option}", "1"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"plrvo: --{option} 1")
+    assert told.err.endswith("expected no value beside --plan, which brings its own\n")
+
+
+def test_an_accountant_is_refused_beside_a_plan_that_it_does_not_search(capsys, tmp_path):
+    file = tmp_path / "plan.json"
+    Plan.certify(Gaussian(2.0), Workload(1.0, 1, 1.0, 1), 1e-5).save(file)
+    assert main(["design", "--plan", str(file), "--epsilon", "9", "--accountant", "published"]) == 2
+    assert "--accountant published: expected no value beside a plan with gaussian" in capsys.readouterr().err
 
 
 def test_design_warns_where_only_the_published_figure_meets_the_budget(capsys):

@@ -29,6 +29,8 @@ FAST = [
 ]
 HOSTILE = '"><script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">'
 MECHANISM = Path(__file__).parents[2] / "results" / "audit" / "mechanism-published.json"
+POISSON = MECHANISM.with_name("mechanism-poisson.json")
+ONE_RUN = MECHANISM.with_name("one-run-gradient.json")
 CLIPBKD = Path(__file__).parents[2] / "results" / "audit" / "clipbkd-gamma.json"
 
 

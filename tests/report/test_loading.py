@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from tests.report.samples import CLIPBKD, MECHANISM, changed_receipt, copied, reproduction
+from tests.report.samples import CLIPBKD, MECHANISM, ONE_RUN, POISSON, changed_receipt, copied, page_of, reproduction
 
+from plrvo import Laplace, Workload, epsilon
 from plrvo.report.loading import read_run
 from plrvo.report.runs import Audits, Reproduction, Training
 from plrvo.validate import InvalidArgument
@@ -73,6 +74,60 @@ def test_audits_are_recomputed_from_their_counts(tmp_path):
     assert any("recomputed, it is 3.48" in difference for difference in read_run(path).differences)
     path.write_text(json.dumps(json.loads(MECHANISM.read_text()) | {"verdict": "consistent"}))
     assert read_run(path).differences == ["its verdict is 'consistent'; recomputed, it is refuted"]
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "said"),
+    [
+        (POISSON, {"epsilon_claimed": 0.5}, "its claim (certified) is epsilon 0.5; recomputed, it is 0.718"),
+        (POISSON, {"epsilon_certifiable": 12.0}, "could show epsilon 12.0; recomputed, it is 9.8"),
+        (POISSON, {"delta": 0}, "a number in (0, 1)"),
+        (POISSON, {"delta": 1}, "a number in (0, 1)"),
+        (MECHANISM, {"epsilon_claimed": 2.95}, "its claim (published) is epsilon 2.95; recomputed, it is 2.90"),
+        (POISSON, {"claim": "0.5"}, "its claim (0.5) is epsilon 0.718"),
+        (ONE_RUN, {"epsilon_claimed": 1.0}, "its claim (certified) is epsilon 1.0; recomputed, it is 1.9999"),
+    ],
+)
+def test_a_claim_is_recomputed_from_the_noise_and_the_steps(tmp_path, source, changes, said):
+    content = json.loads(source.read_text())
+    content = content["rows"][0] if "rows" in content else content
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(content))
+    assert read_run(path).verified
+    path.write_text(json.dumps(content | changes))
+    run = read_run(path)
+    assert run.verified is False
+    assert any(said in difference for difference in run.differences)
+
+
+def test_metrics_that_cannot_be_read_are_named_by_their_file(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("[1]\n")
+    with pytest.raises(InvalidArgument, match=r"metrics\.jsonl") as refused:
+        read_run(tmp_path)
+    assert refused.value.argument == "runs"
+
+
+def test_a_claim_by_a_clipping_of_the_l1_norm_is_for_one_coordinate(tmp_path):
+    noise, path = Laplace(0.5), tmp_path / "audit.json"
+    one = epsilon(noise, Workload(0.01, 100, 1.0, 1), 1e-5).certified
+    content = json.loads(POISSON.read_text()) | {"epsilon_claimed": one, "noise": noise.to_dict()}
+    path.write_text(json.dumps(content | {"clipping": "l1"}))
+    assert read_run(path).verified
+    path.write_text(json.dumps(content))
+    assert read_run(path).verified is False
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"noise": None}, {"noise": {"noise": "unheard"}}, {"workload": {}}, {"workload": 3}, {"claim": "receipt"}],
+)
+def test_a_claim_that_cannot_be_recomputed_is_not_called_verified(tmp_path, changes):
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(json.loads(POISSON.read_text()) | changes))
+    run = read_run(path)
+    assert run.differences == []
+    assert run.verified is None
+    assert "The claim was not verified" in page_of(path)
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,19 @@ def test_measures_of_different_sizes_do_not_share_an_axis(table, tmp_path):
     assert [chart.x_label for chart in apart] == ["accuracy", "seconds"]
 
 
+def test_the_commands_name_the_receipt_that_was_read(gamma_run, tmp_path):
+    folder = copied(gamma_run, tmp_path / "run")
+    (folder / "receipt.json").rename(folder / "good.json")
+    page = page_of(folder / "good.json")
+    assert "plrvo verify run/good.json" in page
+
+
+@pytest.mark.parametrize("metrics", ["", '{"step": 2}\n'])
+def test_a_run_without_privacy_or_anything_to_draw_has_a_page(tmp_path, metrics):
+    (tmp_path / "metrics.jsonl").write_text(metrics)
+    assert "Not private: nothing is certified." in page_of(tmp_path)
+
+
 def test_nothing_from_a_file_becomes_a_tag(gamma_run, table, tmp_path):
     folder = copied(gamma_run, tmp_path / HOSTILE.replace("/", ":"))
 

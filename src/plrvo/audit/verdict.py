@@ -154,6 +154,11 @@ def claimed_epsilon(claim: str, noise: Noise, work: Workload, delta: float) -> f
         if value is None:
             raise InvalidArgument("claim", claim, f"certified or a number: the paper has no formula for {noise.kind}")
         return value
+    return claimed_number(claim)
+
+
+def claimed_number(claim: str) -> float:
+    """The epsilon of a claim that is a number."""
     try:
         value = float(claim)
     except ValueError:

@@ -15,6 +15,7 @@ from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import read_workload
 from plrvo.noise import GammaPLRV, Specification
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
+from plrvo.validate import refuse_beside
 
 
 @with_noise_options()
@@ -24,7 +25,7 @@ def account(
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
     dimension: options.DimensionOption = None,
-    delta: options.DeltaOption = 1e-5,
+    delta: options.DeltaOrDefaultOption = None,
     table: Annotated[bool, typer.Option("--table", help="The nine rows of the paper's CNN table instead.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -36,12 +37,14 @@ def account(
     Example: plrvo account --noise-multiplier 1.1 --sample-rate 0.01 --steps 3000
     """
     if table:
+        amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "dimension": dimension, "delta": delta}
+        refuse_beside("--table, whose rows have their own", {**noise.given, **amounts})
         _paper_table(as_json)
         return
     noise.check(fitted=False)
     work = read_workload(clip, sample_rate, steps, dimension, noise)
     built = noise.noise(work.clip)
-    bracket = epsilon(built, work, delta)
+    bracket = epsilon(built, work, options.DEFAULT_DELTA if delta is None else delta)
     if as_json:
         show.print_json(show.bracket_result(built, work, bracket))
     else:

@@ -21,7 +21,7 @@ from plrvo.audit.verdict import claimed_epsilon
 from plrvo.cli import options, show
 from plrvo.noise import Noise, Specification
 from plrvo.records import Receipt
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, refuse_beside
 
 PANEL = "Audit"
 ClaimOption = Annotated[
@@ -38,13 +38,7 @@ ReceiptOption = Annotated[
         "--receipt", help="Put a run's receipt to the test: its noise, its steps, its claim.", rich_help_panel=PANEL
     ),
 ]
-DeltaOption = Annotated[
-    float | None,
-    typer.Option(
-        "--delta", help="Failure probability of the guarantee; 1e-5 by default.", rich_help_panel=options.BUDGET
-    ),
-]
-DEFAULT_DELTA = 1e-5
+DeltaOption, DEFAULT_DELTA = options.DeltaOrDefaultOption, options.DEFAULT_DELTA
 ConfidenceOption = Annotated[
     float,
     typer.Option("--confidence", help="Probability that the audited epsilon is valid.", rich_help_panel=PANEL),
@@ -86,9 +80,7 @@ def read_receipt(path: Path | None, claim: str | None, **options_given: Any) -> 
     """The receipt to be tried, if any: it must verify, and it brings everything that it knows."""
     if path is None:
         return None
-    for name, value in {"claim": claim, **options_given}.items():
-        if value is not None and value is not False:
-            raise InvalidArgument(name, value, "no value beside --receipt, which brings its own")
+    refuse_beside("--receipt, which brings its own", {"claim": claim, **options_given})
     try:
         found = examine(path)
     except InvalidArgument as error:

@@ -104,6 +104,7 @@ def one_run(
             "model": resolved.model,
             "noise": plan.noise.to_dict(),
             "workload": work.to_dict(),
+            "clipping": plan.clipping.value,
             "metrics": trained.metrics,
             "seed": seed,
             **({} if job.budget is None or trained.receipt is None else {"budget": trained.receipt.get("budget")}),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,7 +22,7 @@ from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import batches, proposed
 from plrvo.designer.designed import design as search
 from plrvo.files import check_figure, write_figure
-from plrvo.validate import InvalidArgument, positive, required
+from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 
 _PATIENCE = 1.0  # seconds after which a bar appears
 
@@ -38,7 +38,7 @@ class Choice(StrEnum):
 
 def design(
     epsilon: options.EpsilonOption = None,
-    delta: options.DeltaOption = 1e-5,
+    delta: options.DeltaOrDefaultOption = None,
     sample_rate: options.RateOption = None,
     steps: options.StepsOption = None,
     dimension: options.DimensionOption = None,
@@ -71,9 +71,18 @@ def design(
         ),
     ] = None,
     accountant: Annotated[
-        Accountant, typer.Option("--accountant", help="Which epsilon must meet the budget.", rich_help_panel="Search")
-    ] = Accountant.certified,
-    k_max: Annotated[float, typer.Option("--k-max", help="Largest k to consider.", rich_help_panel="Search")] = 1e6,
+        Accountant | None,
+        typer.Option(
+            "--accountant",
+            help="Which epsilon must meet the budget; certified by default.",
+            rich_help_panel="Search",
+            show_default=False,
+        ),
+    ] = None,
+    k_max: Annotated[
+        float | None,
+        typer.Option("--k-max", help="Largest k to consider; 1e6 by default.", rich_help_panel="Search"),
+    ] = None,
     plan: Annotated[
         Path | None,
         typer.Option("--plan", help="Check this saved plan instead of searching.", rich_help_panel="Search"),
@@ -107,13 +116,21 @@ def design(
     """
     if minutes is not None or speed is not None:
         beside = {"sample_rate": sample_rate, "steps": steps, "plan": plan, "noise": noise, "save": save, "plot": plot}
-        return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, beside, as_json)
+        beside |= {"clip_min": clip_min, "clip_max": clip_max, "k_max": k_max, "accountant": accountant}
+        refuse_beside("`minutes`, which asks for batches and steps", beside)
+        return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, as_json)
     if plot is not None:
         check_figure(plot)
+    if plan is not None:
+        work_given = {"sample_rate": sample_rate, "steps": steps, "dimension": dimension, "dataset_size": dataset_size}
+        searched = {"delta": delta, "clip_min": clip_min, "clip_max": clip_max, "k_max": k_max}
+        refuse_beside("`plan`, which brings its own", work_given | searched)
     loaded = None if plan is None else Plan.load(plan)
     if loaded is not None and not _could_be_searched(loaded):
-        given = {"plot": plot, "noise": noise, "save": save}
-        return _review(plan, loaded, epsilon, given, verbose, as_json)
+        unused = {"plot": plot, "noise": noise, "save": save, "accountant": accountant}
+        refuse_beside(f"a plan with {loaded.noise.kind} noise", unused)
+        return _review(plan, loaded, epsilon, verbose, as_json)
+    accountant = accountant or Accountant.certified
     with _warnings_in_one_line(), _patient_bar("searching") as progress:
         if loaded is not None:
             found = explain(loaded, epsilon, accountant)
@@ -123,11 +140,11 @@ def design(
             found = search(
                 work,
                 epsilon,  # type: ignore[arg-type]
-                delta,
+                options.DEFAULT_DELTA if delta is None else delta,
                 clip_max=clip_max,
                 accountant=accountant,
                 dataset_size=dataset_size,
-                limits=Limits(k_max=k_max),
+                limits=Limits() if k_max is None else Limits(k_max=k_max),
                 progress=lambda share: progress(0.8 * share),
             )
         result = found.explanation()
@@ -157,13 +174,8 @@ def _could_be_searched(plan: Plan) -> bool:
     return plain and plan.noise.kind == Choice.gamma and not plan.noise.shared
 
 
-def _review(
-    path: Path | None, plan: Plan, epsilon: float | None, beside: dict[str, Any], verbose: bool, as_json: bool
-) -> int:
+def _review(path: Path | None, plan: Plan, epsilon: float | None, verbose: bool, as_json: bool) -> int:
     """A plan that no search finds: whether it keeps its budget, and which noise it could have instead."""
-    for name, value in beside.items():
-        if value is not None:
-            raise InvalidArgument(name, str(value), f"no value beside a plan with {plan.noise.kind} noise")
     budget = plan.epsilon if epsilon is None else epsilon
     required(epsilon=budget)
     kept = plan.bracket.certified <= budget  # type: ignore[operator]
@@ -186,18 +198,15 @@ def _review(
 
 def _batches(
     epsilon: float | None,
-    delta: float,
+    delta: float | None,
     examples: int | None,
     dimension: int | None,
     minutes: float | None,
     speed: float | None,
-    beside: dict[str, Any],
     as_json: bool,
 ) -> int:
     """Batches and steps that fit in the time, each with its noise, and which of them is proposed."""
-    for name, value in beside.items():
-        if value is not None:
-            raise InvalidArgument(name, str(value), "no value beside `minutes`, which asks for batches and steps")
+    delta = options.DEFAULT_DELTA if delta is None else delta
     required(epsilon=epsilon, dataset_size=examples, dimension=dimension, minutes=minutes, speed=speed)
     positive(minutes=minutes, speed=speed)
     passes = 60 * minutes * speed  # type: ignore[operator]

@@ -19,7 +19,9 @@ def tell_verdict(path: Path, plan: Plan, budget: float) -> None:
     """Say whether a saved plan keeps the budget."""
     kept = plan.bracket.certified <= budget
     console = Console(highlight=False)
-    console.print(f"{path}: {'keeps' if kept else 'misses'} the budget of {budget:g}.", soft_wrap=True)
+    console.print(
+        f"{show.harmless(str(path))}: {'keeps' if kept else 'misses'} the budget of {budget:g}.", soft_wrap=True
+    )
     console.print(f"{show.capital(show.described(plan.noise, plan.workload.clip))}: {show.bracket_line(plan.bracket)}.")
 
 
@@ -51,7 +53,7 @@ def tell(found: Design, chosen: Plan, files: dict[str, Path | None], verbose: bo
         _print_search(console, found)
     for label, path in files.items():
         if path is not None:
-            console.print(f"{label}: {path}", soft_wrap=True)
+            console.print(f"{label}: {show.harmless(str(path))}", soft_wrap=True)
     if not verbose and found.feasible:
         console.print("Option -v shows what was searched, and every constraint.")
 

@@ -54,6 +54,11 @@ EpsilonOption = Annotated[float | None, typer.Option("--epsilon", help="Privacy 
 DeltaOption = Annotated[
     float, typer.Option("--delta", help="Failure probability of the guarantee.", rich_help_panel=BUDGET)
 ]
+DeltaOrDefaultOption = Annotated[  # where it matters whether it was given
+    float | None,
+    typer.Option("--delta", help="Failure probability of the guarantee; 1e-5 by default.", rich_help_panel=BUDGET),
+]
+DEFAULT_DELTA = 1e-5
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 

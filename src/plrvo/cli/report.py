@@ -33,8 +33,8 @@ def report(
 ) -> int:
     """Make one HTML page about runs, which needs no network: what is certified, what is refuted, and how to check it.
 
-    Every receipt is recomputed on the way, and compared with the account if it names it. The page says where one does
-    not verify, and the exit code is 1.
+    Every receipt and audit is recomputed on the way, a receipt compared with the account if it names it. The page says
+    where one does not verify, and the exit code is 1.
 
     Example: plrvo report runs/digits --out digits.html
     """
@@ -47,6 +47,7 @@ def report(
     from plrvo.report.accounts import read_account
     from plrvo.report.loading import read_run
     from plrvo.report.page import make_page
+    from plrvo.report.runs import Audits
 
     with Console(stderr=True).status("recomputing what the page will show"):
         read = [read_run(path) for path in runs or ()]
@@ -55,11 +56,16 @@ def report(
         page = make_page(read)
     write_bytes(out, page)
     wrong = [f"{run.name}: {difference}" for run in read for difference in run.differences]
+    unknown = [f"{run.name}: {reason}" for run in read if isinstance(run, Audits) for reason in run.unknown]
     if as_json:
         shown: list[dict[str, Any]] = [{"kind": run.kind, "name": run.name, "verified": run.verified} for run in read]
-        show.print_json({"path": str(out), "verified": not wrong, "differences": wrong, "runs": shown})
+        verified = False if wrong else None if unknown else True
+        told = {"path": str(out), "verified": verified, "differences": wrong, "unknown": unknown, "runs": shown}
+        show.print_json(told)
     else:
         print(printable(f"page: {out}"))
         for difference in wrong:
             print(printable(f"does not verify: {difference}"))
+        for reason in unknown:
+            print(printable(f"not verified: {reason}"))
     return int(bool(wrong))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,8 @@ def finish(
         )
         if result.get("audit"):
             print(_audit_line(result["audit"]))
-        path = printable(result["receipt"])
-        print(f"receipt: {path}    check it: plrvo verify {path}")
+        path = result["receipt"]
+        print(printable(f"receipt: {path}    check it: plrvo verify {shlex.quote(path)}"))
     print(f"plot: {printable(str(out / 'curves.png'))}")
     if not private:
         print(_NO_NOISE)

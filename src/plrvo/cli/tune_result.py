@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -103,8 +104,8 @@ def finish(found: Outcome, result: dict[str, Any], as_json: bool) -> None:
         table.add_row(row["what"], show.rounded_up(row["epsilon"]))
     Console(highlight=False).print(table)
     if found.receipt is not None:
-        path = printable(result["receipt"])
-        print(f"receipt: {path}    check it: plrvo verify {path}")
+        path = result["receipt"]
+        print(printable(f"receipt: {path}    check it: plrvo verify {shlex.quote(path)}"))
 
 
 def _short(value: Any) -> str:

@@ -14,13 +14,17 @@ def share(part: int, whole: int, noun: str = "row") -> str:
     ('none of 4 rows', '1 of 4 rows', 'all 4 rows')
     >>> share(2, 2), share(0, 2), share(1, 1), share(0, 1)
     ('both rows', 'neither row', 'the one row', 'no row')
+    >>> share(2, 2, "SST-2 row"), share(0, 0)
+    ('both SST-2 rows', 'no row')
     """
+    if whole == 0:
+        return f"no {noun}"
     several = counted(whole, noun)
     all_of, none_of = f"all {several}", f"none of {several}"
     if whole == 1:
         all_of, none_of = f"the one {noun}", f"no {noun}"
     elif whole == 2:
-        all_of, none_of = several.replace("2", "both"), f"neither {noun}"
+        all_of, none_of = several.replace("2", "both", 1), f"neither {noun}"
     return all_of if part == whole else none_of if part == 0 else f"{part} of {several}"
 
 

@@ -110,17 +110,18 @@ def audit_finding(audit: AuditResult) -> Finding:
     """The verdict of an attack."""
     reached = f"An attack reached epsilon {rounded_down(audit.audited)} at confidence {audit.confidence:g}"
     claim = {"certified": "certified", "published": "published", "receipt": "receipt's"}.get(audit.claim, "given")
+    unknown = f" The claim was not verified: {audit.unknown}." if audit.unknown else ""
     if audit.differences:
         return Finding(Tone.bad, "Not verified", f"{audit.label}: {audit.differences[0]}.")
     if audit.refuted:
         text = f"{reached}: more than the {claim} claim of {audit.claimed:.4g} ({audit.found})."
-        return Finding(Tone.bad, "Refuted", text)
+        return Finding(Tone.bad, "Refuted", text + unknown)
     text = f"{reached}: the {claim} claim of {rounded_up(audit.claimed)} survives ({audit.found})."
     if audit.certifiable is not None and audit.claimed >= audit.certifiable:
         text += (
             f" An attack of this size could show {rounded_down(audit.certifiable)} at most, and not refute this claim."
         )
-    return Finding(Tone.note, "Not refuted", text)
+    return Finding(Tone.warning if unknown else Tone.note, "Not refuted", text + unknown)
 
 
 class Standing(StrEnum):
@@ -159,7 +160,7 @@ def reproduction_headline(run: Reproduction) -> str:
 def audit_headline(run: Audits) -> str:
     """Whether anything was refuted, in one sentence."""
     if run.differences:
-        return "The result does not follow from its own counts."
+        return "The result does not follow from its own counts and setting."
     refuted = sum(result.refuted for result in run.results)
     if not refuted:
         return "Not refuted: no attack reached more than was claimed. This is no proof."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from plrvo.audit.receipt import Examined, examine
 from plrvo.files import read_json
@@ -61,7 +62,7 @@ def _folder(folder: Path) -> Run:
 def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Training:
     metrics = folder / METRICS
     history: list[dict[str, float]] = []
-    for row in read_history(metrics) if metrics.is_file() else []:
+    for row in _rows(metrics) if metrics.is_file() else []:
         numbers = {name: as_number(value) for name, value in row.items()}
         history.append({name: value for name, value in numbers.items() if value is not None})
     if not all("step" in row for row in history):
@@ -69,6 +70,13 @@ def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Tr
     seconds = (metrics if receipt is None else receipt).stat().st_mtime
     day = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
     return Training(name or folder.resolve().name, history, None if receipt is None else _receipt(receipt), day)
+
+
+def _rows(metrics: Path) -> list[dict[str, Any]]:
+    try:
+        return read_history(metrics)
+    except InvalidArgument as error:
+        raise InvalidArgument("runs", str(metrics), error.expected) from None
 
 
 def _receipt(path: Path) -> Examined:

@@ -132,6 +132,7 @@ def _private(run: Training, receipt: Examined) -> dict[str, Any]:
         "density": None if density is None else {"chart": density[0], "sentence": density[1]},
         "coverage": coverage.coverage(receipt),
         "document": _document(receipt.document),
+        "file": receipt.path.name,
         "commands": _training_commands(run.name, receipt),
     }
 
@@ -141,7 +142,7 @@ def _noise_words(receipt: Examined) -> str:
 
 
 def _training_commands(name: str, receipt: Examined) -> list[tuple[str, str]]:
-    file = shlex.quote(f"{name}/receipt.json")
+    file = shlex.quote(f"{name}/{receipt.path.name}")
     found = [("Recompute every number of the receipt:", f"plrvo verify {file}")]
     if receipt.document.get("plan", {}).get("correlation") is None and not receipt.scheduled:
         found.append(("Attack the mechanism that it describes:", f"plrvo audit mechanism --receipt {file}"))
@@ -241,7 +242,7 @@ def _audits(run: Audits) -> dict[str, Any]:
     rows = [
         {
             "label": result.label,
-            "claim": result.claim,
+            "claim": f"{result.claim} (not verified)" if result.unknown else result.claim,
             "claimed": (numbers.up if result.proved else numbers.near)(result.claimed, "claimed"),
             "audited": numbers.down(result.audited, "audited"),
             "certifiable": numbers.down(result.certifiable, "certifiable"),

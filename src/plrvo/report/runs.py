@@ -14,7 +14,10 @@ from plrvo.records.receipt import Bracket
 
 @dataclass(frozen=True)
 class AuditResult:
-    """One attack. `differences` say where its numbers do not follow from its own counts."""
+    """One attack. `differences` say where its numbers do not follow from what the file has beside them.
+
+    `unknown` says why the claim could not be recomputed, where it could not.
+    """
 
     label: str
     claim: str
@@ -25,6 +28,7 @@ class AuditResult:
     delta: float
     found: str
     differences: Sequence[str] = ()
+    unknown: str | None = None
 
     @property
     def proved(self) -> bool:
@@ -143,8 +147,13 @@ class Audits:
         return [difference for result in self.results for difference in result.differences]
 
     @property
-    def verified(self) -> bool:
-        return not self.differences
+    def unknown(self) -> list[str]:
+        return [f"the claim of {result.label}: {result.unknown}" for result in self.results if result.unknown]
+
+    @property
+    def verified(self) -> bool | None:
+        """None where the counts are right, and a claim could not be recomputed."""
+        return False if self.differences else None if self.unknown else True
 
 
 @dataclass(frozen=True)
