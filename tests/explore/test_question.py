@@ -70,3 +70,15 @@ def test_both_ends_of_every_slider_are_questions(name):
         beside = {"examples": "&batch=1&epochs=1", "batch": "&examples=100000000&epochs=1"}
         beside["epochs"] = "&examples=1000&batch=100"
         Question.read(f"noise=gamma&{name}={value}{beside.get(name, '')}")
+
+
+@pytest.mark.parametrize(
+    ("link", "named"),
+    [
+        ("examples=100000000&batch=1&epochs=0.01", "sample_rate=1e-08"),
+        ("examples=100000&batch=1&epochs=1000", "steps=100000000"),
+    ],
+)
+def test_what_follows_from_the_data_keeps_the_limits_of_the_page(link, named):
+    with pytest.raises(InvalidArgument, match=named):
+        Question.read(link)

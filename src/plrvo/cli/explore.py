@@ -46,7 +46,11 @@ def explore(
         print(f"page: {url} (Ctrl-C ends it)")
     sys.stdout.flush()  # it runs until it is ended
     config = uvicorn.Config(
-        guarded(make_app(), port, policy()), log_level="warning", lifespan="off", ws="websockets-sansio"
+        guarded(make_app(), port, policy()),
+        log_level="warning",
+        lifespan="off",
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=1,
     )
     if browser:
         webbrowser.open(url)

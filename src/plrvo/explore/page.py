@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import BoundedSemaphore, Thread
 from typing import Any, TypeVar
 
 from shiny import App, Inputs, Outputs, Session, reactive, render, ui
@@ -26,7 +27,7 @@ from plrvo.validate import InvalidArgument
 
 Answer = TypeVar("Answer")
 # Of their own, so that moments never wait for certificates. One that is no longer asked for, and waits, is dropped.
-_SLOW = ThreadPoolExecutor(max_workers=2, thread_name_prefix="certificates")
+_SLOTS = BoundedSemaphore(2)
 
 
 def make_app() -> App:
@@ -123,9 +124,38 @@ def _compared(question: Question) -> Comparison:
 async def _slowly(compute: Callable[[Question], Answer], question: Question) -> Answer | str:
     """What takes seconds, beside everything else; or why there is no answer."""
     try:
-        return await asyncio.get_running_loop().run_in_executor(_SLOW, compute, question)
+        return await _in_slot(compute, question)
     except (InvalidArgument, ArithmeticError) as error:
         return str(error)
+
+
+def _in_slot(compute: Callable[[Question], Answer], question: Question) -> asyncio.Future[Answer]:
+    """In a thread that nobody waits for at the end, as those of an executor are: Ctrl-C ends the page at once."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Answer] = loop.create_future()
+
+    def settle(answer: Answer | None, error: BaseException | None) -> None:
+        if found.done():  # nobody asks any more
+            return
+        if error is None:
+            found.set_result(answer)  # type: ignore[arg-type]
+        else:
+            found.set_exception(error)
+
+    def work() -> None:
+        with _SLOTS:
+            answer, error = None, None
+            if found.cancelled():
+                return
+            try:
+                answer = compute(question)
+            except Exception as raised:
+                error = raised
+        with suppress(RuntimeError):  # the page has ended
+            loop.call_soon_threadsafe(settle, answer, error)
+
+    Thread(target=work, daemon=True, name="certificates").start()
+    return found
 
 
 def _read(query: str) -> Question | None:

@@ -69,18 +69,19 @@ class Question:
             raise InvalidArgument("noise", self.noise, f"one of {', '.join(KINDS)}")
         if (self.width is None) == (self.epsilon is None):
             raise InvalidArgument("width", self.width, "a width or an `epsilon`, one of the two")
-        for name, (low, high) in LIMITS.items():
+        for name in LIMITS:
             value = getattr(self, name)
             if value is not None:
                 validate.number(**{name: value})
-                if not low <= value <= high:
-                    raise InvalidArgument(name, value, f"from {low:g} to {high:g} on this page; commands take others")
+                _within_limits(name, value)
         by_data = (self.examples, self.batch, self.epochs)
         if (self.sample_rate is None and self.steps is None) == all(value is None for value in by_data):
             raise InvalidArgument(
                 "sample_rate", self.sample_rate, "`sample_rate` and `steps`, or `examples`, `batch` and `epochs`"
             )
-        self.work  # noqa: B018 - refuses what is no workload
+        work = self.work  # refuses what is no workload
+        _within_limits("sample_rate", work.sample_rate)  # what follows from the data, too
+        _within_limits("steps", work.steps)
 
     @property
     def by_data(self) -> bool:
@@ -135,6 +136,12 @@ class Question:
             if name in (other for other, _ in pairs[:i]):
                 raise InvalidArgument(name, value, "each name once")
         return _with_usual({name: _value(name, text) for name, text in given.items()})
+
+
+def _within_limits(name: str, value: float) -> None:
+    low, high = LIMITS[name]
+    if not low <= value <= high:
+        raise InvalidArgument(name, value, f"from {low:g} to {high:g} on this page; commands take others")
 
 
 def options(kind: str, width: float, question: Question) -> dict[str, float]:
