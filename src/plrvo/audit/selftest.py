@@ -55,10 +55,13 @@ class Outcome:
         return {"expected": self.expected, "as_expected": self.as_expected, **self.audit.to_dict()}
 
 
-def self_test(noise: Noise, seed: int | None = None, scale: float = 1.0) -> dict[str, Outcome]:
+def self_test(
+    noise: Noise, seed: int | None = None, scale: float = 1.0, tell: Callable[[str], None] | None = None
+) -> dict[str, Outcome]:
     """The four outcomes for a noise of this shape (its width is chosen here), by names such as `low_bits_float`.
 
     `seed` repeats a test; the noise of users is drawn from the operating system. `scale` times as many runs are made.
+    `tell` is given a line before each attack, since all of them take minutes.
     """
     Keystream()  # a missing package is better named before than after the first attack
     unit = noise.scaled(math.sqrt(noise.fisher_information()))
@@ -67,9 +70,13 @@ def self_test(noise: Noise, seed: int | None = None, scale: float = 1.0) -> dict
     many = _Setting(unit, 3.0, Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=8192), delta=1e-5)
     outcomes = {}
     for exact, mode in ((False, "float"), (True, "exact")):
+        if tell is not None:
+            tell(f"attack on densities, {mode} numbers")
         release = few.release(exact, seed)
         scores = _scores(release, few.log_ratio, round(100_000 * scale), few.work.dimension)
         outcomes[f"mechanism_{mode}"] = Outcome("mechanism", mode, "consistent", few.judge(scores, exact))
+        if tell is not None:
+            tell(f"attack on last bits, {mode} numbers")
         release = many.release(exact, None if seed is None else seed + 1)
         table = _learn(release, round(800 * scale), many.work.dimension)
         scores = _scores(release, partial(_weigh, table), round(1600 * scale), many.work.dimension)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -40,7 +41,12 @@ def selftest(
         non_negative(seed=seed)
     start = time.perf_counter()
     attacked = (noise if noise.given else Specification(USUAL)).shape(1.0)
-    outcomes = self_test(attacked, seed)
+
+    def tell(part: str) -> None:
+        print(f"{part} ...", file=sys.stderr, flush=True)  # stdout is for the result
+
+    outcomes = self_test(attacked, seed, tell=tell)
+    tell("tails, generator, forks and engine")
     checks = checkup(attacked, seed)
     passed = all(outcome.as_expected for outcome in outcomes.values()) and all(check.passed for check in checks)
     if as_json:
@@ -68,11 +74,14 @@ def selftest(
             outcome.audit.verdict,
             outcome.expected,
         )
-    Console().print(table)
+    console = Console(highlight=False)
+    console.print(table)
     for check in checks:
-        print(f"  {'as it must' if check.passed else 'NOT AS IT MUST'}: {check.what}")
+        console.print(f"- {'as it must' if check.passed else 'NOT AS IT MUST'}: {check.what}", markup=False)
     if passed:
-        print("All as expected: floating-point noise leaks through its last bits, exact noise (--exact) does not.")
+        console.print(
+            "All as expected: floating-point noise leaks through its last bits, exact noise (--exact) does not."
+        )
     else:
-        print("NOT as expected: do not rely on this installation; please report what stands above.")
+        console.print("NOT as expected: do not rely on this installation; please report what stands above.")
     return int(not passed)
