@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 from tests.training.helpers import seeded
 
+from plrvo.noise import Keystream
 from plrvo.training import PoissonSampler
 from plrvo.training.sampler import CollateEmpty, CyclicSampler
 from plrvo.validate import InvalidArgument
@@ -110,3 +111,19 @@ def test_an_empty_batch_may_be_changed_without_changing_the_next():
     first["ids"].append(first.pop("labels"))
     assert collate([]).keys() == {"labels", "ids"}
     assert len(collate([])["ids"]) == 1
+
+
+@pytest.mark.parametrize(
+    "generator", [lambda: seeded(5), lambda: Keystream.from_seed(5, "batches")], ids=["torch", "keystream"]
+)
+def test_who_else_is_in_a_batch_does_not_move_an_example_to_another_process(generator):
+    """The same coins at two rates: twice as many join, and all that joined before stay where they were."""
+    shares = []
+    for rate in (0.2, 0.4):
+        samplers = [
+            PoissonSampler(size=600, sample_rate=rate, steps=1, generator=generator(), rank=rank, processes=3)
+            for rank in range(3)
+        ]
+        shares.append([set(next(iter(sampler))) for sampler in samplers])
+    assert all(few < many for few, many in zip(*shares, strict=True))
+    assert all(20 <= len(few) <= 65 for few in shares[0])  # 40 expected: beyond with probability below 1e-3, seed fixed

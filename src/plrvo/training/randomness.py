@@ -28,12 +28,11 @@ def generator_for(exact: bool, generator: Any, argument: str) -> Any:
 def same_in_all_processes(generator: Any) -> Any:
     """The first process's generator: batches drawn apart could hold an example twice, at twice the clip."""
     if isinstance(generator, Keystream):
-        sent = _from_the_first(generator.fingerprint if generator.fixed else generator.words(4).tobytes())
-        if not generator.fixed:
-            return Keystream.from_shared_key(sent)
-        if sent != generator.fingerprint:
-            raise InvalidArgument("sample_generator", "a fixed key", "the same key in every process")
-        return generator
+        own = generator.fixed, generator.fingerprint if generator.fixed else generator.words(4).tobytes()
+        fixed, sent = _from_the_first(own)
+        if fixed != generator.fixed or (fixed and sent != own[1]):
+            raise InvalidArgument("generator", "a fixed key", "the same key in every process, or none in all of them")
+        return generator if fixed else Keystream.from_shared_key(sent)
     generator.set_state(_from_the_first(generator.get_state()))
     return generator
 

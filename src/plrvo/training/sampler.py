@@ -23,8 +23,10 @@ class PoissonSampler(Passes, Sampler[list[int]]):
     """`steps` batches of indices into a data set of `size` examples; any number of them if `steps` is None.
 
     With several processes every process draws the same batch from the same generator state and keeps its share of
-    it, so that together they take exactly the batch that one process would take. Opacus's distributed sampler skips
-    empty local batches, which makes the processes disagree about the number of steps; this one never does.
+    it, so that together they take exactly the batch that one process would take. Which process has an example is a
+    matter of its own coin: by its place in the batch, one more example would move all later ones to other processes,
+    whose modules may have drawn other masks, or hold other buffers. Opacus's distributed sampler skips empty local
+    batches, which makes the processes disagree about the number of steps; this one never does.
 
     With `lengths`, one for each example, a batch comes sorted by them: cut into parts, it needs little padding. Which
     examples are in it stays a matter of their coins alone, and a sum over them has no order.
@@ -72,28 +74,37 @@ class PoissonSampler(Passes, Sampler[list[int]]):
 
     def new(self) -> Iterator[list[int]]:
         while self.remaining is None or self.remaining > 0:
-            batch = self._next()
+            batch, processes = self._next()
+            batch = batch[processes == self.rank]
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.forfeit(1)
-            yield batch[self.rank :: self.processes].tolist()
+            yield batch.tolist()
 
     def forfeit(self, steps: int) -> None:
         """Have so many steps less to draw batches for."""
         if self.remaining is not None:
             self.remaining -= steps
 
-    def _next(self) -> torch.Tensor:
-        return self._joins(self.size).nonzero().flatten()
+    def _next(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The examples of a batch, and the process that each belongs to."""
+        return self._joining(torch.arange(self.size))
 
-    def _joins(self, count: int) -> torch.Tensor:
-        """A coin for each of so many examples; from a keystream with probability floor(2^64 q)/2^64, at most q."""
+    def _joining(self, examples: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A coin for each example; from a keystream with probability floor(2^64 q)/2^64, at most q.
+
+        The last digits of a coin that has fallen on the right side are free, and say which process.
+        """
         if isinstance(self.generator, Keystream):
             below = int(math.ldexp(self.sample_rate, 64))
-            words = self.generator.words(count)
-            return torch.from_numpy(words <= np.uint64(below - 1) if below else np.zeros(count, dtype=bool))
-        # Doubles: a single has too few values to hit a small rate exactly.
-        return torch.rand(count, generator=self.generator, dtype=torch.float64) < self.sample_rate
+            coins = self.generator.words(len(examples))
+            joins = coins <= np.uint64(below - 1) if below else np.zeros(len(examples), dtype=bool)
+            shares = (coins[joins] % np.uint64(self.processes)).astype(np.int64)
+            return examples[torch.from_numpy(joins)], torch.from_numpy(shares)
+        # Doubles, multiples of 2^-53: a single has too few values to hit a small rate exactly.
+        uniform = torch.rand(len(examples), generator=self.generator, dtype=torch.float64)
+        joining = uniform < self.sample_rate
+        return examples[joining], (uniform[joining] * 2**53).long() % self.processes
 
 
 class CyclicSampler(PoissonSampler):
@@ -109,9 +120,8 @@ class CyclicSampler(PoissonSampler):
         """How many batches were drawn so far."""
         return self.steps - (self.remaining or 0)
 
-    def _next(self) -> torch.Tensor:
-        turn = torch.arange(self.given % self.groups, self.size, self.groups)
-        return turn[self._joins(len(turn))]
+    def _next(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._joining(torch.arange(self.given % self.groups, self.size, self.groups))
 
 
 class CollateEmpty:
