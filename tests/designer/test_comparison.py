@@ -195,7 +195,7 @@ def test_the_map_shows_where_a_shape_wins():
     found = winning_map(Workload(0.01, 300, 0.5, 1), DELTA, epsilons=(0.5, 4.0), dimensions=(1, 3, 1000))
     assert found.gain.shape == (2, 3)
     assert np.all(np.diff(found.gain, axis=1) < 0)  # the more coordinates, the better for Gaussian noise
-    assert found.gain[0, 0] < 1 < found.gain[1, 0]
+    assert 1 < found.gain[0, 0] < found.gain[1, 0]
     assert np.all(found.gain[:, -1] < 0.8)
     laplace = calibrate(Laplace(1.0), Workload(0.01, 300, 0.5, 3), 4.0, DELTA)
     assert found.laplace[1, 1] == pytest.approx(laplace.distortion / 0.5, rel=4e-4)
@@ -203,10 +203,12 @@ def test_the_map_shows_where_a_shape_wins():
         winning_map(HIGH, DELTA, (), (1,))
 
 
-def test_tight_certificates_do_not_move_the_line_of_the_map_and_help_far_above_it():
+def test_tight_certificates_help_one_coordinate_and_many_and_leave_the_map_between():
+    """One coordinate has its own loss distribution; a few are certified by moments, as the map is."""
     work, dimensions = Workload(0.01, 300, 0.5, 1), (1, 2, 3, 4, 6, 8)
     fast, slow = (winning_map(work, DELTA, (1.0, 4.0), dimensions, quick=quick) for quick in (True, False))
-    assert fast.laplace == pytest.approx(slow.laplace, rel=1e-5)
+    assert fast.laplace[:, 1:] == pytest.approx(slow.laplace[:, 1:], rel=1e-5)
+    assert np.all(slow.laplace[:, 0] < 0.96 * fast.laplace[:, 0])
     fast, slow = (winning_map(work, DELTA, (1.0,), (10_000,), quick=quick) for quick in (True, False))
     assert fast.gain[0, 0] < 0.95 * slow.gain[0, 0] < 0.95 * math.sqrt(2 / math.pi)
 

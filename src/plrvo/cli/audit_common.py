@@ -38,7 +38,8 @@ ReceiptOption = Annotated[
         "--receipt", help="Put a run's receipt to the test: its noise, its steps, its claim.", rich_help_panel=PANEL
     ),
 ]
-DeltaOption, DEFAULT_DELTA = options.DeltaOrDefaultOption, options.DEFAULT_DELTA
+DeltaOption = options.DeltaOrDefaultOption
+DEFAULT_DELTA = options.DEFAULT_DELTA
 ConfidenceOption = Annotated[
     float,
     typer.Option("--confidence", help="Probability that the audited epsilon is valid.", rich_help_panel=PANEL),

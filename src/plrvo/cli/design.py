@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -115,8 +115,9 @@ def design(
     Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
     """
     if minutes is not None or speed is not None:
-        beside = {"sample_rate": sample_rate, "steps": steps, "plan": plan, "noise": noise, "save": save, "plot": plot}
-        beside |= {"clip_min": clip_min, "clip_max": clip_max, "k_max": k_max, "accountant": accountant}
+        beside: dict[str, Any] = {"sample_rate": sample_rate, "steps": steps, "plan": plan, "noise": noise}
+        beside |= {"save": save, "plot": plot, "accountant": accountant}
+        beside |= {"clip_min": clip_min, "clip_max": clip_max, "k_max": k_max}
         refuse_beside("`minutes`, which asks for batches and steps", beside)
         return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, as_json)
     if plot is not None:
