@@ -8,10 +8,13 @@ import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save_file
 from tests.training.helpers import dimension_of, seeded, small_data, small_model, take_steps
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.training import PrivacyEngine
+from plrvo.training.schedulers import ExponentialGradClip
+from plrvo.training.sharded import RefusedElsewhere
 from plrvo.validate import InvalidArgument
 
 MODES = ("hooks", "ghost", "bookkeeping")
@@ -56,6 +59,47 @@ def train(mode: str, several: bool, apart: bool = False) -> dict[str, torch.Tens
     return {"weights": weights, "shown": torch.stack(shown), **counts}
 
 
+def refuses_steps_apart(fully: bool) -> None:
+    """A schedule that one process moves alone, and a step that one of them cannot enter: no process adds noise."""
+    module = small_model()
+    if fully:
+        fully_shard(module)
+    else:
+        module = DifferentiallyPrivateDistributedDataParallel(module)
+    engine, first = PrivacyEngine(), torch.distributed.get_rank() == 0
+    model, optimizer, loader = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(small_data(), batch_size=8),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    batches, before = iter(loader), [p.detach().clone() for p in model.parameters()]
+
+    def step() -> None:
+        x, y = next(batches)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    schedule = ExponentialGradClip(optimizer, gamma=0.1)
+    if first:
+        schedule.step()
+    with pytest.raises(InvalidArgument, match="in another process"):
+        step()
+    if not first:
+        schedule.step()
+    if first:
+        engine.accountant.step = _fails
+    with pytest.raises(OSError if first else RefusedElsewhere):
+        step()
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def _fails(**entry: Any) -> None:
+    raise OSError("no room for the entry")
+
+
 def refuses_checkpoints(engine: PrivacyEngine, model: Any, optimizer: Any) -> None:
     for call in (engine.save_checkpoint, engine.load_checkpoint):
         with pytest.raises(InvalidArgument, match="ZeroRedundancyOptimizer"):
@@ -66,6 +110,8 @@ def main() -> None:
     torch.distributed.init_process_group("gloo")
     found = {f"{mode}.{name}": value for mode in MODES for name, value in train(mode, several=True).items()}
     found |= {f"apart.{name}": value for name, value in train("auto", several=True, apart=True).items()}
+    for fully in (False, True):
+        refuses_steps_apart(fully)
     for name in [name for name in found if name.endswith((".state", ".shown"))]:
         of_each = [torch.zeros_like(found[name]) for _ in range(2)]
         torch.distributed.all_gather(of_each, found[name])

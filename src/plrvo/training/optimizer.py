@@ -16,6 +16,7 @@ share of the parameters, `sharded`), before any division.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,7 @@ from plrvo.training.loss_form import NotASum
 from plrvo.training.schedulers import Schedule
 from plrvo.training.score import postprocessor
 from plrvo.training.sharded_optimizer import ShardedMixin
+from plrvo.training.together import agreed
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
 
@@ -224,14 +226,8 @@ class NoiseMixin(_Base):
                 self._hear_again()
                 return False
             # Counted before it is released: what fails in between is counted, and not the other way round.
-            noise, clip = self.charged
-            self.accountant.step(
-                noise=noise,
-                sample_rate=self.sample_rate,
-                clip=clip,
-                dimension=self.dimension,
-                layered=self.clipping.layered,
-            )
+            with agreed(self) if getattr(self, "world_size", 1) > 1 else nullcontext():
+                self._count()
             self.add_noise()
         except BaseException:
             self._forget()
@@ -242,6 +238,16 @@ class NoiseMixin(_Base):
             hook(self)
         self._hear_again()
         return True
+
+    def _count(self) -> None:
+        noise, clip = self.charged
+        self.accountant.step(
+            noise=noise,
+            sample_rate=self.sample_rate,
+            clip=clip,
+            dimension=self.dimension,
+            layered=self.clipping.layered,
+        )
 
     def _settle(self, last: bool) -> None:
         """Refuse a step that the account does not cover."""

@@ -1,9 +1,12 @@
-"""What processes that train one model together must agree on, asked before the first step.
+"""What processes that train one model together must agree on: before the first step, and before each one's noise.
 
 Every process draws the same batch of indices and keeps its share of them, and their sums are added up parameter by
 parameter. So index i must be the same example everywhere: with data that each process has shuffled for itself, an
 example may be in one batch twice, at two clips, and one more example moves others from process to process, in or out
 of a batch. No account covers that, nor clips or parameters that differ. A few examples are compared, not all of them.
+
+Later on a schedule may be moved in one process and not in another, or one of them may refuse a step. So each says what
+it has entered for a step, and none adds noise unless all have entered the same.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,7 @@ from torch.utils.data import DataLoader
 
 from plrvo.training.descendants import not_followed
 from plrvo.training.kept import tensor_bits
-from plrvo.training.sharded import is_sharded
+from plrvo.training.sharded import RefusedElsewhere, is_sharded
 from plrvo.training.state import generators_aside, seed_all
 from plrvo.training.structure import leaves
 from plrvo.validate import InvalidArgument
@@ -69,6 +73,28 @@ def check_together(
             "other examples in other processes",
             "the whole data set in every process, in the same order (a shuffle needs the same seed everywhere): each "
             "takes its share of a batch by index",
+        )
+
+
+@contextmanager
+def agreed(optimizer: Any) -> Iterator[None]:
+    """Around the entry of a step in the account: an error in one process, or another entry, is an error in all."""
+    error = None
+    try:
+        yield
+    except BaseException as refused:
+        error = refused
+    noise, clip = optimizer.charged
+    own = None if error is not None else (noise.to_dict(), clip, optimizer.steps_taken)
+    found: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(found, own)
+    if error is not None:
+        raise error
+    if None in found:
+        raise RefusedElsewhere("another process has refused this step: see its own error; nothing was released")
+    if any(each != own for each in found):
+        raise InvalidArgument(
+            "step", "another noise, clip or number in another process", "schedules that are moved in every process"
         )
 
 
