@@ -66,8 +66,9 @@ def test_bad_links_are_refused_with_the_name_of_the_value(query, argument):
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_both_ends_of_every_slider_are_questions(name):
+    """Beside others with which rate and steps are within their own."""
     for value in LIMITS[name]:
-        beside = {"examples": "&batch=1&epochs=1", "batch": "&examples=100000000&epochs=1"}
+        beside = {"examples": f"&batch={value // 100:.0f}&epochs=1", "batch": f"&examples={100 * value:.0f}&epochs=1"}
         beside["epochs"] = "&examples=1000&batch=100"
         Question.read(f"noise=gamma&{name}={value}{beside.get(name, '')}")
 
@@ -82,3 +83,9 @@ def test_both_ends_of_every_slider_are_questions(name):
 def test_what_follows_from_the_data_keeps_the_limits_of_the_page(link, named):
     with pytest.raises(InvalidArgument, match=named):
         Question.read(link)
+
+
+@pytest.mark.parametrize("sent", [3, None, ["steps=1"], {"steps": 1}])
+def test_what_is_no_text_is_refused(sent):
+    with pytest.raises(InvalidArgument, match="expected a text"):
+        Question.read(sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -110,6 +111,8 @@ def short(question: Question, proved: Certified | str | None) -> str:
     """The answer in a few words, which phones show beside the sliders."""
     found, certified = quick(question), proved if isinstance(proved, Certified) else None
     epsilon = certified.bracket.certified if certified else found.epsilon
+    if math.isinf(epsilon):
+        return "no width keeps this budget"
     width = f", noise {found.width:.3g} clips" if question.epsilon is not None and not certified else ""
     return f"epsilon at most {rounded_up(epsilon)}{width}{'' if certified else ' so far'}"
 

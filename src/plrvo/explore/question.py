@@ -123,8 +123,10 @@ class Question:
         return urlencode({name: value if isinstance(value, str) else repr(value) for name, value in given.items()})
 
     @staticmethod
-    def read(query: str) -> Question:
+    def read(query: object) -> Question:
         """The question of a link; names that are not given have the values of `USUAL`, or none."""
+        if not isinstance(query, str):  # what comes over a socket may be anything
+            raise InvalidArgument("link", type(query).__name__, "a text")
         if len(query) > _LONGEST:
             raise InvalidArgument("link", query[:40] + "...", f"at most {_LONGEST} characters")
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
