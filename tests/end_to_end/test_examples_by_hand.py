@@ -1,16 +1,13 @@
 """The scripts in examples/ that Opacus has no counterpart of."""
 
-import os
 import re
 import runpy
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
-from tests.patience import HANGS
+from tests.processes import two_processes
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -44,18 +41,9 @@ def test_updates_of_clients_are_no_longer_than_the_clip_whatever_they_are():
 
 
 def in_two_processes(name: str) -> str:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*launcher, str(FOLDER / f"{name}.py")],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANGS,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    check(told(done.stdout), 3)
-    return done.stdout
+    output = two_processes(FOLDER / f"{name}.py")
+    check(told(output), 3)
+    return output
 
 
 @pytest.mark.slow

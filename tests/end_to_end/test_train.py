@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.patience import HANGS
+from tests.processes import TORCHRUN
 
 import plrvo
 from plrvo.cli.main import main
@@ -110,8 +111,7 @@ def test_interrupted_killed_and_resumed_equals_uninterrupted(tmp_path, uninterru
 
 
 def test_two_processes_train_through_the_command(tmp_path, uninterrupted, planned):
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    result = finish(start(*planned, "--out", str(tmp_path), launcher=launcher))
+    result = finish(start(*planned, "--out", str(tmp_path), launcher=("-m", *TORCHRUN)))
     one = json.loads((uninterrupted / "receipt.json").read_text())
     two = json.loads((tmp_path / "receipt.json").read_text())
     assert two["run"]["processes"] == 2

@@ -1,31 +1,22 @@
 """Processes that torchrun or accelerate starts train one model with a PrivateTrainer, and release what one would."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from tests.patience import HANGS
+from tests.processes import ACCELERATE, TORCHRUN, two_processes
 from tests.tasks.test_trainer import STEPS
 from tests.tasks.trainer_worker import MODES, found
 
 from plrvo.audit.receipt import verify
 
 WORKER = Path(__file__).with_name("trainer_worker.py")
-TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-ACCELERATE = ("accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0")
 
 
 def started(launcher, what, folder):
     """What each of two processes has found."""
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    command = [sys.executable, "-m", *launcher, str(WORKER), what, str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=HANGS)
-    assert done.returncode == 0, done.stderr[-3000:]
+    two_processes(WORKER, what, folder, launcher=launcher)
     return [torch.load(folder / f"{what}-{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 

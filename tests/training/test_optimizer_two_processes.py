@@ -1,14 +1,11 @@
 """Two processes (gloo) release what one process releases: the same batches, the noise added once."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.patience import HANGS
+from tests.processes import two_processes
 from tests.training.two_process_worker import MODES, train
 
 WORKER = Path(__file__).with_name("two_process_worker.py")
@@ -18,12 +15,7 @@ WORKER = Path(__file__).with_name("two_process_worker.py")
 def two(tmp_path_factory) -> dict[str, torch.Tensor]:
     """What two processes find, which take seconds to start: once, for all modes."""
     out = tmp_path_factory.mktemp("two") / "found.safetensors"
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launcher, str(WORKER), str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=HANGS)
-    assert done.returncode == 0, done.stderr[-2000:]
+    two_processes(WORKER, out)
     return load_file(out)
 
 

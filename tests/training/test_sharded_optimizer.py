@@ -1,15 +1,12 @@
 """Two processes that share out a module's parameters (FSDP2) release what one process releases that has them all."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.patience import HANGS
+from tests.processes import two_processes
 from tests.training.sharded_worker import CASES, STEPS, train
 
 import plrvo
@@ -21,12 +18,7 @@ WORKER = Path(__file__).with_name("sharded_worker.py")
 def folder(tmp_path_factory) -> Path:
     """What two processes leave, which also meet their refusals: once, for all tests."""
     out = tmp_path_factory.mktemp("sharded")
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launcher, str(WORKER), str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=HANGS)
-    assert done.returncode == 0, done.stderr[-4000:]
+    two_processes(WORKER, out)
     return out
 
 
