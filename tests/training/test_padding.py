@@ -249,3 +249,26 @@ def test_few_batches_are_tried() -> None:
     for i in range(103):
         padding.check(module, Call((BATCHES[i % 4],), {}, 12))
     assert 0 < len(passes) <= 23 * 5
+
+
+def test_padding_that_cannot_be_taken_off_is_tried_in_few_batches() -> None:
+    """Inputs of which one is as long as the others together: eight, then one in 64 (of 100, 20 with below 1e-15)."""
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.words = Mean(True), nn.Embedding(WORDS, WIDTH)
+
+        def forward(self, first: Tensor, second: Tensor, both: Tensor) -> Tensor:
+            marked = self.words(torch.cat([first, second], dim=1)) * both.unsqueeze(2)
+            return self.inner(first) + marked.sum(dim=1)[:, :CLASSES]
+
+    passes = []
+    module = Joined()
+    module.register_forward_hook(lambda *_: passes.append(1))
+    padding = Padding(lambda _: None)
+    for i in range(108):
+        first, second = BATCHES[i % 4], BATCHES[(i + 1) % 4]
+        both = (torch.cat([first, second], dim=1) != 0).long()
+        padding.check(module, Call((first, second, both), {}, 12))
+    assert 0 < len(passes) <= 28 * 2

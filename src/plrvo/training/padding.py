@@ -33,6 +33,7 @@ from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches after the first change of a length
+_IN_VAIN = 8  # batches with padding that could not be taken off, as where one input holds what others do, joined
 _AGAIN = 64  # one in so many later ones, at random
 _ROWS = 4  # of a batch
 _RUN = 2  # positions of padding, in so many rows, at least: equal values at an end may be data
@@ -68,7 +69,11 @@ class Padding:
         # By the form of a call, as calls of two forms may take turns: the sizes of the first pass, and what changes.
         self._sizes: dict[tuple[int, ...], list[list[int]]] = {}
         self._changing: dict[tuple[int, ...], set[Place]] = {}
-        self._tried, self._losses = Counter[tuple[int, ...]](), Counter[Any]()
+        self._tried, self._in_vain, self._losses = (
+            Counter[tuple[int, ...]](),
+            Counter[tuple[int, ...]](),
+            Counter[Any](),
+        )
         self._now: tuple[nn.Module, Call, Mapping[int, Layout]] | None = None
         self._found: list[Padded] | None = None  # in the batch at hand, if it was tried
         self._turn = 0  # the number of its pass
@@ -84,8 +89,11 @@ class Padding:
         form = self._note(call)
         self._now, self._found = (module, call, layouts or {}), None
         self._turn = 0 if recording is None else recording.turn
-        if self._changing[form] and (self._tried[form] < _TRIED or not secrets.randbelow(_AGAIN)):
-            self._tried[form] += self._try()
+        known = self._tried[form] >= _TRIED or self._in_vain[form] >= _IN_VAIN
+        if self._changing[form] and not (known and secrets.randbelow(_AGAIN)):
+            compared = self._try()
+            self._tried[form] += compared is True
+            self._in_vain[form] += compared is False
 
     def check_loss(self, loss: Tensor, outputs: Sequence[Output], rows: int, form: int) -> None:
         """Refuse a loss that looks at padding: in the first batches of this form of loss in which there is any."""
@@ -125,12 +133,12 @@ class Padding:
             }
         return form
 
-    def _try(self) -> bool:
-        """Whether anything could be compared."""
+    def _try(self) -> bool | None:
+        """Whether anything could be compared; None if nothing was tried, as nothing is padded."""
         if self._now is None:
-            return False
+            return None
         module, call, layouts = self._now
-        inputs, compared, changing = call.tensors(), False, self._changing[_form(call)]
+        inputs, compared, changing = call.tensors(), None, self._changing[_form(call)]
         self._found = []
         self._on_try(True)
         try:
@@ -141,9 +149,11 @@ class Padding:
                         ((_own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
                         key=lambda found: int(found[0].sum()),
                     )
-                    found = _compare(module, call, places, own, at_end, outputs, layouts)
-                    compared |= found is not None
-                    self._found += found or []
+                    padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - _RUN]
+                    if padded:
+                        found = _compare(module, call, places, own, padded, at_end, outputs, layouts)
+                        compared = bool(compared) or found is not None
+                        self._found += found or []
         finally:
             self._on_try(False)
         return compared
@@ -229,15 +239,13 @@ def _compare(
     call: Call,
     places: list[Place],
     own: Tensor,
+    padded: list[int],
     at_end: bool,
     outputs: Callable[..., Any],
     layouts: Mapping[int, Layout],
 ) -> list[Padded] | None:
-    """The rows that were tried; None if nothing could be compared."""
+    """The rows that were tried, of those that are padded; None if nothing could be compared."""
     length = call.tensors()[places[0][0]].shape[places[0][1]]
-    padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - _RUN]
-    if not padded:
-        return None
     whole, tried = _numbers(outputs(call)), list[Padded]()
     compared = False
     for row in padded[:: max(1, len(padded) // _ROWS)][:_ROWS]:
