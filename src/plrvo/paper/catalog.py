@@ -19,6 +19,7 @@ from plrvo.paper import (
     snr,
     study_correlated,
     study_e2e,
+    study_map,
     study_narrower,
     study_scattering,
     study_smollm,
@@ -58,6 +59,7 @@ ENTRIES: tuple[Entry, ...] = (
     *study_e2e.ENTRIES,
     *study_tight.ENTRIES,
     *study_narrower.ENTRIES,
+    *study_map.ENTRIES,
 )
 
 
