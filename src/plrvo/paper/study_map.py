@@ -153,8 +153,8 @@ def findings(rows: Sequence[Result]) -> list[str]:
     heavy = spread([row["measured"]["gamma_aligned_heavy_score"] for row in training], ".2f")
     told.append(
         f"From 1,000 coordinates on Gamma noise has {deviation} times the deviation; after its score the error of a "
-        f"small signal is {after} times that of Gaussian noise. With heavy-tailed gradients the release is {heavy} times "
-        "as well aligned after the score."
+        f"small signal is {after} times that of Gaussian noise. With heavy-tailed gradients the release after the "
+        f"score is {heavy} times as well aligned."
     )
     told.append("Where delta has to be 0 there is no such comparison: Gaussian noise has no guarantee then.")
     return told
