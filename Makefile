@@ -23,10 +23,10 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run test lint bench torture budgets fuzz dist docs clean
+.PHONY: help run test trackers lint bench torture budgets fuzz dist docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The digits come with scikit-learn: nothing is downloaded. The workload is what `plrvo train digits` has by default.
 run: $(STAMP)-train ## the main job: choose a noise, train with it, certify and verify the run
@@ -38,6 +38,12 @@ run: $(STAMP)-train ## the main job: choose a noise, train with it, certify and 
 
 test: $(STAMP)-dev ## run the tests and doctests; PYTEST_ARGS="-m slow" for the slow ones
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Beside the environment, and before it on the path: MLflow wants another importlib-metadata than the rest.
+trackers: $(STAMP)-dev ## test MLflow and Weights & Biases, which dev does not have
+	grep -v '^importlib_metadata' constraints.txt > $(VENV)/trackers.txt
+	PIP_CONSTRAINT=$(VENV)/trackers.txt $(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/trackers mlflow-skinny wandb
+	PYTHONPATH=$(VENV)/trackers $(TEST_ENV) $(BIN)/python -m pytest tests/training/test_trackers.py
 
 lint: $(STAMP)-dev ## check style, types and the direction of imports
 	$(BIN)/ruff check .
