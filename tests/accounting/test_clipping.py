@@ -25,6 +25,22 @@ def test_the_worst_gradient_of_an_l1_ball_is_one_hot():
         assert np.all(other <= one_hot * (1 + 1e-12))
 
 
+def test_no_gradient_of_an_l1_ball_shows_more_than_a_one_hot_one_at_any_level():
+    """H of two coordinates by their outputs in cells, which show no more than the outputs themselves."""
+    edges = np.concatenate([[-np.inf], np.linspace(-8.0, 9.0, 1701), [np.inf]])
+    cells = [np.diff(plrvo.Laplace(1.0).cdf(edges - s)) for s in (0.0, 0.2, 0.5, 0.8, 1.0)]
+    without, pairs = cells[0], [(cells[1], cells[3]), (cells[2], cells[2]), (cells[4], cells[0])]
+    other = np.multiply.outer(without, without)
+    for a in np.exp([0.0, 0.1, 0.5, 0.9, -0.4]):
+        spread, equal, one_hot = (float(np.sum(np.maximum(np.multiply.outer(*p) - a * other, 0.0))) for p in pairs)
+        assert max(spread, equal) < one_hot
+        assert one_hot == pytest.approx(_profile_of_one(a), abs=1e-3)
+
+
+def _profile_of_one(a):
+    return 1 - np.sqrt(a / np.e) if a >= 1 else 1 - a + a * _profile_of_one(1 / a)
+
+
 def test_an_l1_plan_is_charged_as_one_coordinate_and_keeps_its_dimension():
     plan = Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="l1")
     classical = plrvo.epsilon(plrvo.Laplace(2.0), replace(WORK, dimension=1), DELTA)

@@ -3,6 +3,7 @@
 import math
 from functools import lru_cache
 
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as privacy_loss
@@ -264,8 +265,29 @@ def test_one_coordinate_costs_what_the_loss_distribution_of_others_says():
 
 
 @pytest.mark.parametrize("noise", [Laplace(2.0), GammaPLRV(10.0, 0.05), GammaPLRV(0.5, 1.0)], ids=str)
-@pytest.mark.parametrize(("rate", "steps"), [(1.0, 1), (0.01, 1000), (0.3, 20)])
-def test_certified_and_lower_of_one_coordinate_meet(noise, rate, steps):
+@pytest.mark.parametrize(
+    ("rate", "steps", "delta"),
+    [(1.0, 1, 1e-6), (0.01, 1000, 1e-6), (0.3, 20, 1e-6), (0.01, 1000, 1e-13), (0.3, 20, 1e-13)],
+)
+def test_certified_and_lower_of_one_coordinate_meet(noise, rate, steps, delta):
+    """Also at a delta that any mass of infinite loss in every step would use up."""
     ledger = Ledger().plus(noise, Workload(rate, steps, 1.0, 1))
-    certified = ledger.certified(1e-6)
-    assert ledger.lower(1e-6) <= certified.value < 1.002 * ledger.lower(1e-6)
+    certified = ledger.certified(delta)
+    assert ledger.lower(delta) <= certified.value < 1.002 * ledger.lower(delta)
+
+
+@pytest.mark.parametrize("k", [0.3, 6.5, 1e3, 1e8, 1e14])
+@pytest.mark.parametrize("shift", [0.01, 1.0, 20.0])
+def test_the_pair_of_one_coordinate_is_above_what_high_precision_gives(k, shift):
+    """P(A) - a Q(A) with 50 digits, A the outputs whose ratio is above a: between two places where it is a."""
+    pair, generator = one_coordinate(Lomax(k), shift), np.random.default_rng(5)
+    with mp.workdps(50):
+        m, s = mp.mpf(k) + 1, mp.mpf(shift)
+        tail = lambda z: (1 + z / m) ** -(m - 1) / 2  # noqa: E731
+        for y in pair.y[-1] * generator.random(12):
+            r = mp.exp(mp.mpf(float(y)) / m)  # (m + z)/(m + |z - s|) there
+            left, right = (r * (m + s) - m) / (1 + r), s * r / (r - 1) - m
+            exact = 1 - tail(s - left) - tail(right - s) - r**m * (tail(left) - tail(right))
+            above = [i for i, at in enumerate(pair.y) if at > y]
+            found = sum(mp.mpf(pair.high[i]) * -mp.expm1(mp.mpf(float(y)) - mp.mpf(pair.y[i])) for i in above)
+            assert 0 < found + pair.infinite - exact < pair.y[1] / 8  # a chord over a cell of mass 1/2 or less

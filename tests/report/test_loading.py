@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.report.samples import CLIPBKD, MECHANISM, ONE_RUN, POISSON, changed_receipt, copied, page_of, reproduction
 
-from plrvo import Laplace, Workload, epsilon
+from plrvo import GammaPLRV, Laplace, Workload, epsilon
 from plrvo.report.loading import read_run
 from plrvo.report.runs import Audits, Reproduction, Training
 from plrvo.validate import InvalidArgument
@@ -115,6 +115,15 @@ def test_a_claim_by_a_clipping_of_the_l1_norm_is_for_one_coordinate(tmp_path):
     assert read_run(path).verified
     path.write_text(json.dumps(content))
     assert read_run(path).verified is False
+
+
+def test_a_claim_by_a_clipping_of_the_l1_norm_is_verified_where_one_coordinate_is_the_worst(tmp_path):
+    """Gamma noise shows more of a gradient that is spread: its largest loss is m log(1 + x/m), which adds up."""
+    noise, path = GammaPLRV(1.0, 1.0), tmp_path / "audit.json"
+    one = epsilon(noise, Workload(0.01, 100, 1.0, 1), 1e-5).certified
+    content = json.loads(POISSON.read_text()) | {"epsilon_claimed": one, "noise": noise.to_dict(), "clipping": "l1"}
+    path.write_text(json.dumps(content))
+    assert read_run(path).verified is None
 
 
 @pytest.mark.parametrize(

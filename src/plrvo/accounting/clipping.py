@@ -15,7 +15,7 @@ class Clipping(StrEnum):
     | flat | the l2 norm of all parameters together | that of an l2 ball, which the noise bounds (theory, section 4) |
     | per_layer | the l2 norm of each parameter, by its share of the clip | likewise: the shares add up to the clip |
     | automatic | the l2 norm, by g C/(||g|| + gamma): nearly all gradients have nearly the clip | as flat |
-    | l1 | the l1 norm of all parameters together | one-hot, where log F is convex in the shift (Laplace noise) |
+    | l1 | the l1 norm of all parameters together | one-hot, for Laplace noise only (theory, section 14) |
     | adaptive | the l2 norm of all parameters and a count of the unclipped, one more coordinate | that of an l2 ball |
 
     Under adaptive clipping the clip that is charged is the first one, and the unit of all others: noise and clip change

@@ -53,7 +53,7 @@ class Plan:
         if self.epsilon is not None:
             positive(epsilon=self.epsilon)
         object.__setattr__(self, "clipping", Clipping.named(self.clipping))
-        _check_clipping(self.clipping, self.noise, self.correlation)
+        refuse_unproved(self.clipping, self.noise, self.correlation)
         if self.stages:
             self._check_stages()
         object.__setattr__(self, "bracket", self.ledger(self.workload.steps).epsilon(self.delta))
@@ -213,7 +213,7 @@ def _charged(work: Workload, clipping: Clipping) -> Workload:
     return replace(work, dimension=clipping.coordinates(work.dimension))
 
 
-def _check_clipping(clipping: Clipping, noise: Noise, correlation: Correlation | None) -> None:
+def refuse_unproved(clipping: Clipping, noise: Noise, correlation: Correlation | None) -> None:
     """Refuse a clipping whose worst gradient is not known for this noise."""
     if noise.cell and clipping is not Clipping.flat:
         raise InvalidArgument("clipping", str(clipping), "flat: exact mode rounds gradients whose l2 norm is clipped")

@@ -95,7 +95,8 @@ def one_coordinate(law: Lomax, shift: float) -> Profile | None:
     """The pair of a single coordinate, whose worst shift is the largest (theory, Lemma 18); None where it has none.
 
     H at y = log a is 1 - e^((y - s)/2) for Laplace noise and y up to s. For others it is a sum over the cells of losses
-    above y, of differences of distribution functions, which err by less than 1e-13 together.
+    above y, of differences of distribution functions, which err by less than 1e-13 together. There is no loss above the
+    last level, so that nothing of this is charged to delta in every step.
     """
     last = float(law.largest_loss(np.asarray(shift))) * (1 + 2.0**-50)
     if not _LEAST_SIGNAL_OF_FEW <= shift <= LARGEST_CLIP or law.k < _LEAST_K:
@@ -107,6 +108,7 @@ def one_coordinate(law: Lomax, shift: float) -> Profile | None:
         p, q = law.cells(shift, y)
         above_p, above_q = (np.concatenate([np.cumsum(mass[::-1])[::-1], [0.0]]) for mass in (p, q))
         bound = above_p - np.exp(y) * above_q + 1e-13
+        bound[-1] = 0.0
     return hull_pair(y, np.maximum(bound, _LEAST_BOUND))
 
 

@@ -59,7 +59,7 @@ class Laplace(Noise):
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("scale", "scale b at sum scale.", field="b", is_width=True),
     )
-    worst_in_l1_is_one_hot: ClassVar[bool] = True  # log F, a mixture's of exponentials, is convex in the shift
+    worst_in_l1_is_one_hot: ClassVar[bool] = True  # at every level (theory, section 14)
 
     def __post_init__(self) -> None:
         validate.positive(b=self.b)

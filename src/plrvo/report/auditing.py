@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Clipping, Workload
+from plrvo.accounting.plan import refuse_unproved
 from plrvo.audit import Counts, epsilon_bound
 from plrvo.audit.one_run import differences as one_run_differences
 from plrvo.audit.verdict import claimed_epsilon, claimed_number
@@ -83,6 +84,7 @@ def _claim_due(result: AuditResult, setting: Mapping[str, Any]) -> float | None:
         return claimed_number(result.claim)
     noise, work = noise_from_dict(setting["noise"]), Workload.from_dict(setting["workload"])
     clipping = Clipping.named(setting.get("clipping", Clipping.flat))
+    refuse_unproved(clipping, noise, None)
     work = replace(work, dimension=clipping.coordinates(work.dimension))
     return claimed_epsilon(result.claim, noise, work, result.delta)
 
