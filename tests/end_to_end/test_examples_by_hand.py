@@ -46,12 +46,10 @@ def in_two_processes(name: str) -> str:
     return output
 
 
-@pytest.mark.slow
 def test_two_processes_tell_one_epsilon():
     in_two_processes("ddp")
 
 
-@pytest.mark.slow
 def test_processes_that_share_out_a_model_have_what_the_guide_says():
     output = in_two_processes("fsdp2")
     found = re.findall(

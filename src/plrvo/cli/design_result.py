@@ -80,8 +80,10 @@ def tell_batches(found: Sequence[Batches], chosen: Batches) -> None:
 
 
 def _reason(comparison: Comparison, verbose: bool) -> str:
-    """All of it, or its first sentence."""
-    return comparison.reason if verbose else comparison.reason.split(". ")[0].rstrip(".") + "."
+    """All of it and where more is told, or its first sentence."""
+    if not verbose:
+        return comparison.reason.split(". ")[0].rstrip(".") + "."
+    return f"{comparison.reason} The map of where each noise wins: `plrvo reproduce study-map`."
 
 
 def _print_miss(console: Console, found: Design) -> None:
