@@ -17,7 +17,6 @@ from torch.utils.data import Dataset
 
 from plrvo.validate import InvalidArgument
 
-BATCH = 64  # examples that pass through the lower layers at once
 Inputs = dict[str, Tensor]
 
 
@@ -115,10 +114,9 @@ class LowerStates(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         asked = indices or [0]  # a batch of none has the form of others
-        missing = [i for i in dict.fromkeys(asked) if i not in self._kept]
-        missing.sort(key=lambda i: int(self.lengths[i]))
-        for start in range(0, len(missing), BATCH):
-            self._fill(missing[start : start + BATCH])
+        for i in asked:
+            if i not in self._kept:
+                self._kept[i] = self._alone(i)
         inputs, labels = self._data.__getitems__(asked)
         tokens = self._holds(inputs, labels)
         rows = torch.cat([self._kept[i] for i in asked])
@@ -129,10 +127,9 @@ class LowerStates(Dataset[Any]):
             return {name: column[:0] for name, column in whole.items()}, labels[:0]
         return whole, labels
 
-    def _fill(self, indices: list[int]) -> None:
-        inputs, labels = self._data.__getitems__(indices)
-        tokens = self._holds(inputs, labels)
+    def _alone(self, index: int) -> Tensor:
+        """Of the example and of nothing else: among others it would be rounded as they ask for."""
+        inputs, labels = self._data.__getitems__([index])
         with torch.no_grad():
             states = self._compute(inputs)
-        for i, row, held in zip(indices, states, tokens, strict=True):
-            self._kept[i] = row[held].half()
+        return states[self._holds(inputs, labels)].half()
