@@ -86,3 +86,18 @@ def test_a_checkpoint_holds_the_average(tmp_path):
 def test_a_decay_that_is_none_is_refused(decay):
     with pytest.raises(InvalidArgument, match="average="):
         PrivacyEngine(average=decay)
+
+
+def test_whoever_computes_with_the_weights_hears_of_every_change_after_it():
+    """Weights that FSDP has gathered before are let go of: a pass would go on with them."""
+    p, heard = nn.Parameter(torch.zeros(1)), []
+    optimizer = torch.optim.SGD([p], lr=1.0)
+    average = WeightAverage(optimizer, DECAY, lambda: heard.append(p.item()))
+    for _ in range(2):
+        p.grad = torch.ones(1)
+        optimizer.step()
+    with average.in_place():
+        now = p.item()
+        assert heard == [now]
+    assert heard == [now, -2.0]
+    assert now != -2.0

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from tests.training.helpers import seeded
 from torch import distributed, nn
 from torch.utils.data import DataLoader, Dataset
 
-from plrvo.training.together import _examples, check_together
+import plrvo
+from plrvo.training.draws import Draws
+from plrvo.training.sampler import PoissonSampler
+from plrvo.training.together import _examples, agreed, check_together
 from plrvo.validate import InvalidArgument
 
 
@@ -60,3 +64,48 @@ def test_parameters_in_another_order_are_noticed(monkeypatch):
         check_together(module, torch.optim.SGD(orders[1]), DataLoader(Drawn()), 30, clip=1.0)
     with pytest.raises(InvalidArgument, match="clip='not the same"):
         check_together(module, torch.optim.SGD(orders[1]), DataLoader(Drawn()), 30, clip=2.0)
+
+
+class Entering:
+    """What `agreed` asks of an optimizer in the middle of a step."""
+
+    def __init__(self, rank, *, generator=None, frozen=False):
+        sampler = PoissonSampler(
+            size=50, sample_rate=0.5, steps=3, generator=generator or seeded(1), rank=rank, processes=2, draws=Draws()
+        )
+        batch = next(iter(sampler))
+        self.draws = sampler.draws
+        self.draws.part(len(batch), last=True)
+        self.charged, self.steps_taken = (plrvo.Gaussian(1.0), 1.0), 1
+        self.params = [torch.zeros(3), torch.zeros(2)][frozen:]
+
+
+def enter_together(monkeypatch, *optimizers):
+    found = []
+
+    def gather(into, own):
+        found.append(own)
+        into[:] = found if len(found) == len(optimizers) else [own] * len(optimizers)
+
+    monkeypatch.setattr(distributed, "get_world_size", lambda: len(optimizers))
+    monkeypatch.setattr(distributed, "all_gather_object", gather)
+    for optimizer in optimizers:
+        with agreed(optimizer):
+            pass
+
+
+def test_shares_of_one_batch_are_entered_together(monkeypatch):
+    enter_together(monkeypatch, Entering(0), Entering(1))
+
+
+def test_shares_of_two_batches_are_refused(monkeypatch):
+    """As where one process's noise comes from the generator that batches do."""
+    drawn_from = seeded(1)
+    torch.rand(1, generator=drawn_from)
+    with pytest.raises(InvalidArgument, match="sample_generator='another batch in another process'"):
+        enter_together(monkeypatch, Entering(0), Entering(1, generator=drawn_from))
+
+
+def test_sums_of_other_parameters_are_refused(monkeypatch):
+    with pytest.raises(InvalidArgument, match="frozen in every process"):
+        enter_together(monkeypatch, Entering(0), Entering(1, frozen=True))

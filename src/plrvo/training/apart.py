@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from plrvo.training.call import Call
+from plrvo.training.collectives import alone
 from plrvo.training.layout import Layout
 from plrvo.training.loss_form import ALONE
 from plrvo.training.state import State
@@ -52,7 +53,7 @@ class Pass:
 
         hooks = [m.register_forward_hook(note(name), with_kwargs=True) for name, m in module.named_modules() if name]
         try:
-            with state.fresh(), torch.enable_grad():  # as in training: what it does then is what counts
+            with state.fresh(), torch.enable_grad(), alone():  # as in training: what it does then is what counts
                 self._keep(ITSELF, calls, module(*call.args, **call.kwargs))
                 self.state = state.now()
         finally:

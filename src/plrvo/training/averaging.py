@@ -7,7 +7,7 @@ which costs nothing, whatever the decay. What is trained is w, as without averag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,9 +21,11 @@ _AVERAGE, _STEPS = "average", "averaged_steps"  # in the optimizer's state, so t
 class WeightAverage:
     """The average of the weights that an optimizer trains, kept in its state from its next step on."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, decay: float) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, decay: float, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         probability(average=decay)
-        self.decay = decay
+        self.decay, self._on_change = decay, on_change  # where what was made of the weights before is let go of
         self._optimizer = optimizer
         optimizer.register_step_post_hook(self._update)
 
@@ -34,12 +36,14 @@ class WeightAverage:
         with torch.no_grad():
             for p in trained:
                 p.copy_(self._optimizer.state[p][_AVERAGE])
+        self._on_change()
         try:
             yield
         finally:
             with torch.no_grad():
                 for p, values in trained.items():
                     p.copy_(values)
+            self._on_change()
 
     def _parameters(self) -> Iterator[torch.Tensor]:
         for group in self._optimizer.param_groups:

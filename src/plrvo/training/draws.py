@@ -56,6 +56,7 @@ class Draws:
         self.current = Pass(is_over=True)  # nobody goes back to it
         self._passes: weakref.WeakSet[Pass] = weakref.WeakSet([self.current])
         self._rows = 0  # of the parts of the batch under way so far
+        self.settled: Sequence[int] = ()  # the last batch that had its step
         self.skipped = 0  # of the next pass, how many were given before the run was resumed
 
     @property
@@ -133,7 +134,7 @@ class Draws:
                 '(in grad_sample_mode="alone", module.backward(examples) stands in the place of loss.backward())'
             )
         if last:
-            self._waiting.popleft()
+            self.settled = self._waiting.popleft()
             for each in self._passes:
                 each.begun, each.out = max(0, each.begun - 1), max(0, each.out - 1)
         self._rows = 0 if last else rows

@@ -255,6 +255,9 @@ class PrivacyEngine(opacus.PrivacyEngine):
             agreed |= {"grad_sample_mode": mode, "loss_reduction": loss_reduction}
             agreed |= {"expected_batch_size": divisor, "steps_per_epoch": epoch}
             agreed |= {"sample_generator": type(sample_source).__name__}
+            # The receipt of one process speaks for all of them.
+            agreed |= {"noise_generator": _is_known(noise_source), "public_loss_weights": public_loss_weights}
+            agreed |= {"postprocess": self.postprocess, "average": self._decay, "batch_first": batch_first}
             check_together(module, optimizer, data_loader, size, **agreed)
         self._reserve(module, distributed)
         draws = Draws()
@@ -296,7 +299,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             noisy.adapt(adaptive)
         noisy.keep(wrapped.book)
         self.times_made += 1
-        self._average = None if self._decay is None else WeightAverage(optimizer, self._decay)
+        self._average = None if self._decay is None else WeightAverage(optimizer, self._decay, shards.rest)
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader

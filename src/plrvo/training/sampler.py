@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,12 @@ from plrvo.training.draws import Draws
 from plrvo.training.passes import Passes
 from plrvo.training.structure import map_leaves
 from plrvo.validate import InvalidArgument, positive_integer, rate
+
+
+class Share(list[int]):
+    """What one of several processes has of a batch; `whole` tells the batch from others."""
+
+    whole = ""
 
 
 class PoissonSampler(Passes, Sampler[list[int]]):
@@ -75,11 +82,14 @@ class PoissonSampler(Passes, Sampler[list[int]]):
     def new(self) -> Iterator[list[int]]:
         while self.remaining is None or self.remaining > 0:
             batch, processes = self._next()
+            whole = _digest(batch, processes) if self.processes > 1 else ""
             batch = batch[processes == self.rank]
             if self.lengths is not None:
                 batch = batch[self.lengths[batch].argsort(stable=True)]
             self.forfeit(1)
-            yield batch.tolist()
+            share = Share(batch.tolist())
+            share.whole = whole
+            yield share
 
     def forfeit(self, steps: int) -> None:
         """Have so many steps less to draw batches for."""
@@ -105,6 +115,10 @@ class PoissonSampler(Passes, Sampler[list[int]]):
         uniform = torch.rand(len(examples), generator=self.generator, dtype=torch.float64)
         joining = uniform < self.sample_rate
         return examples[joining], (uniform[joining] * 2**53).long() % self.processes
+
+
+def _digest(*parts: torch.Tensor) -> str:
+    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest()
 
 
 class CyclicSampler(PoissonSampler):

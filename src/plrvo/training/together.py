@@ -85,16 +85,32 @@ def agreed(optimizer: Any) -> Iterator[None]:
     except BaseException as refused:
         error = refused
     noise, clip = optimizer.charged
-    own = None if error is not None else (noise.to_dict(), clip, optimizer.steps_taken)
+    own = None
+    if error is None:
+        whole = getattr(optimizer.draws.settled, "whole", "")
+        summed = [(*p.shape,) for p in optimizer.params]
+        own = (noise.to_dict(), clip, optimizer.steps_taken), whole, summed
     found: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(found, own)
     if error is not None:
         raise error
     if None in found:
         raise RefusedElsewhere("another process has refused this step: see its own error; nothing was released")
-    if any(each != own for each in found):
+    entries, batches, parameters = ([each[i] for each in found] for i in range(3))
+    if any(each != entries[0] for each in entries):
         raise InvalidArgument(
             "step", "another noise, clip or number in another process", "schedules that are moved in every process"
+        )
+    if any(each != batches[0] for each in batches):
+        raise InvalidArgument(
+            "sample_generator",
+            "another batch in another process",
+            "one that nothing else draws from, neither the noise nor the loop: processes share out one batch, and an "
+            "example of two that differ may be in both, at two clips",
+        )
+    if any(each != parameters[0] for each in parameters):
+        raise InvalidArgument(
+            "module", "other trainable parameters in another process", "parameters that are frozen in every process"
         )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from plrvo.training.bound import Bound
 from plrvo.training.call import Call, Inputs, Lists, rows_of, without_rows
+from plrvo.training.collectives import gathered
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.draws import Draws
 from plrvo.training.factors import Factors
@@ -324,6 +325,11 @@ class Watch(Bound):
         steps = leading_to(recording.operations, loss)
         if any(self._descendants.is_of_an_earlier_step(t) for t in (loss, *(t for s in steps for t in s.given()))):
             raise NotASum(f"loss: made of outputs of an earlier step: expected {_OF_ITS_OWN_STEP}")
+        if (collective := gathered(recording.operations, steps, loss)) is not None:
+            raise NotASum(
+                f"loss: made of what other processes have ({collective}): expected a function of this process's own "
+                "examples, each of which is clipped where it is. Logs may gather what they like, from a clone()"
+            )
         if self.rows > 1:  # what one example does alone is its own
             self._check_outputs(outputs)
             self._check_statistics(steps)

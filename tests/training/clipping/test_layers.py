@@ -82,7 +82,8 @@ def test_transposed_convolution(
     module = kind(
         groups * data.draw(st.integers(1, 3)), groups * data.draw(st.integers(1, 3)), data.draw(sizes),
         stride=stride, dilation=dilation, padding=data.draw(st.tuples(*[st.integers(0, 1)] * dimensions)),
-        output_padding=tuple(data.draw(st.integers(0, s - 1)) for s in stride), groups=groups, bias=bias,
+        output_padding=tuple(data.draw(st.integers(0, max(both) - 1)) for both in zip(stride, dilation, strict=True)),
+        groups=groups, bias=bias,
     )  # fmt: skip
     size = [data.draw(st.integers(3, 5)) for _ in range(dimensions)]
     assert_equal_to_loop(randomised(module), normal(max(count, 1), module.in_channels, *size), clip)

@@ -90,7 +90,25 @@ def _transposed_convolution(layer: Any, x: Tensor, g: Tensor, output_size: Any =
         names = ("weight", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
         there = {name: getattr(layer, name) for name in (*names, "_reversed_padding_repeated_twice")}
         back = SimpleNamespace(**there, bias=None, out_channels=layer.in_channels)
+        if any(beyond >= s for beyond, s in zip(_beyond(layer, x, g), layer.stride, strict=True)):
+            g = _without_rest(back, x, g)
         yield from _convolution(back, g, x)
+
+
+def _beyond(layer: Any, x: Tensor, g: Tensor) -> list[int]:
+    """How many of a transposed convolution's outputs, in each dimension, come after all that its input reaches."""
+    options = zip(x.shape[2:], layer.kernel_size, layer.stride, layer.padding, layer.dilation, strict=True)
+    reached = [(n - 1) * s + d * (k - 1) + 1 - 2 * p for n, k, s, p, d in options]
+    return [size - n for size, n in zip(g.shape[2:], reached, strict=True)]
+
+
+def _without_rest(back: Any, x: Tensor, g: Tensor) -> Tensor:
+    """With its border, and without what would be further windows of a convolution."""
+    beyond, g = _beyond(back, x, g), _padded(back, g)
+    for d, rest in enumerate(beyond, start=2):
+        g = g.narrow(d, 0, g.shape[d] - rest)
+    back.padding, back._reversed_padding_repeated_twice = (0,) * len(beyond), (0,) * 2 * len(beyond)
+    return g
 
 
 def _prelu(layer: Any, x: Tensor, g: Tensor) -> Contributions:
