@@ -58,10 +58,14 @@ class TokenLoss(ByExample):
 
 
 class NextTokenLoss(TokenLoss):
-    """The same for the token that follows, as causal language models have it."""
+    """The same for the token that follows, as causal language models have it.
+
+    Virtual tokens, which prompt tuning (peft) puts in front of all others, have no labels.
+    """
 
     def each(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return super().each(logits[:, :-1], labels[:, 1:])
+        virtual = max(0, logits.shape[1] - labels.shape[1])
+        return super().each(logits[:, :-1], functional.pad(labels, (virtual, 0), value=_IGNORED)[:, 1:])
 
 
 class LabelsLoss(ByExample):
