@@ -17,7 +17,7 @@ from torch.nn import functional
 from plrvo.tasks.transformer import LogitsLoss, logits_of
 from plrvo.validate import InvalidArgument
 
-OWN_LOSS = "a criterion(outputs, labels) by example, with a reduction as torch's losses have"
+OWN_LOSS = "a criterion: a function of (outputs, labels) that gives a loss for each example, or their mean"
 _IGNORED = -100  # labels of tokens that do not count, as everywhere in the library
 _ROWS = 3  # examples that are enough to tell losses apart
 _CLASSES = 16  # of which it is tried whether they weigh the same
