@@ -74,9 +74,10 @@ class PrivateTrainer(Trainer):
 
     The objective is the model's own: for each example what the model computes as its loss when it is called with that
     example alone, and the mean over examples (`plrvo.tasks.objective`). `criterion(outputs, labels)` replaces it, and
-    gives a loss for each example, or their mean. `trackers` (`plrvo.training.trackers`) get what is logged, beside those
-    of `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are not
-    given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged to.
+    gives a loss for each example, or their mean. What is logged goes to `trackers` (`plrvo.training.trackers`) and to
+    those of `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are
+    not given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged
+    to.
 
     Processes that `torchrun` or `accelerate launch` started train one model: each computes its share of the plan's
     batches, noise is added once, and the first process alone writes checkpoints and the receipt.
