@@ -185,7 +185,7 @@ def test_generated_texts_are_evaluated_by_the_class_that_generates_them(tmp_path
     class Own(PrivateTrainer, Seq2SeqTrainer):
         pass
 
-    found = Own(module, settings, **given).predict(examples).predictions
+    found = Own(module, settings, **given).predict(examples, max_new_tokens=3).predictions
     assert found.ndim == 2  # tokens, no scores
     assert found.dtype.kind == "i"
 
