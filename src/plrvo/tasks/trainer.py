@@ -59,7 +59,9 @@ class _Told(TrainerCallback):
 
 
 class PrivateTrainer(Trainer):
-    """Your `Trainer` with a plan, or the file of one; positional arguments are a Trainer's.
+    """Your `Trainer` with a plan.
+
+    The plan may be the file of one; positional arguments are a Trainer's.
 
     | argument of `TrainingArguments` | here |
     |---|---|
