@@ -9,6 +9,7 @@ from tests.training.helpers import private, take_steps
 
 import plrvo
 from plrvo.audit.receipt import examine, verify
+from plrvo.records import Receipt
 from plrvo.training.receipts import make_receipt
 from plrvo.validate import InvalidArgument
 
@@ -26,7 +27,12 @@ def run(tmp_path):
 
 
 def test_an_untouched_receipt_verifies(run):
-    assert verify(run[2]) == verify(run[2].parent) == verify(str(run[2])) == []
+    engine, optimizer, path, receipt = run
+    assert verify(path) == verify(path.parent) == verify(str(path)) == []
+    by_name = make_receipt(engine, optimizer, str(path.with_name("model.safetensors")), {"name": "test"})
+    by_name.write(str(path))
+    assert verify(path) == []
+    assert Receipt.read(str(path))["weights"] == receipt["weights"]
     with pytest.raises(InvalidArgument, match="receipt=3: expected the path of a file"):
         verify(3)
 

@@ -33,6 +33,21 @@ def test_each_example_has_the_models_own_loss(name):
     torch.testing.assert_close(found, torch.stack(own).reshape(-1), rtol=1e-4, atol=1e-5)
 
 
+def test_virtual_tokens_in_front_have_no_labels():
+    from peft import PromptTuningConfig, get_peft_model
+
+    network = get_peft_model(model("GPT-2"), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3))
+    rows = batch("GPT-2")
+    objective = objective_of(network, rows)
+    network.eval()
+    outputs = network(**{key: value for key, value in rows.items() if key != "labels"})
+    assert outputs.logits.shape[1] == rows["labels"].shape[1] + 3
+    objective.reduction = "none"
+    found = objective(outputs, rows["labels"])
+    own = [network(**{key: value[i : i + 1] for key, value in rows.items()}).loss for i in range(len(found))]
+    torch.testing.assert_close(found, torch.stack(own).reshape(-1), rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_without_a_loss_has_cross_entropy_and_an_unknown_loss_is_refused():
     class Scores(nn.Module):
         def forward(self, x):

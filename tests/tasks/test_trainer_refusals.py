@@ -2,11 +2,19 @@
 
 import pytest
 import torch
+from tests.tasks.architectures import batch, model
 from tests.tasks.test_trainer import STEPS, Rows, arguments, optimizer_of, plan
 from tests.tasks.text.tiny import CLASSES, bert, config
 from tests.training.helpers import seeded
 from torch import nn
-from transformers import BertForSequenceClassification, TrainerCallback
+from torch.utils.data import IterableDataset
+from transformers import (
+    BertForSequenceClassification,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    TrainerCallback,
+    default_data_collator,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from plrvo.audit.receipt import verify
@@ -118,7 +126,72 @@ def test_with_a_criterion_several_labels_are_trained(tmp_path):
     assert verify(tmp_path / "receipt.json") == []
 
 
+def test_a_criterion_may_give_a_loss_for_each_example(tmp_path):
+    found = []
+    for reduction in ("mean", "none"):
+        module = head()
+        made(
+            tmp_path / reduction,
+            module=module,
+            criterion=lambda outputs, labels, r=reduction: nn.functional.cross_entropy(
+                outputs.logits, labels, reduction=r
+            ),
+        ).train()
+        found.append(module.classifier.weight.detach())
+    torch.testing.assert_close(*found)
+
+
+def test_it_is_called_as_a_trainer_is(tmp_path):
+    """By position, with a model in eval mode as `from_pretrained` gives it, and with the file of a plan."""
+    module, file = bert("head").eval(), tmp_path / "plan.json"
+    plan(module).save(file)
+    trainer = PrivateTrainer(module, arguments(tmp_path), default_data_collator, Rows(), Rows(), plan=str(file))
+    assert trainer.train().global_step == STEPS
+    assert trainer.evaluate()["eval_loss"] > 0
+    assert verify(tmp_path / "receipt.json") == []
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(Rows())
+
+
+def test_what_a_trainer_lacks_is_said_in_a_line(tmp_path):
+    settings, module = arguments(tmp_path), bert("head")
+    for name, keywords in {
+        "plan": {"model": module, "args": settings},
+        "model": {"args": settings, "plan": plan(module)},
+        "train_dataset": {"model": module, "args": settings, "plan": plan(module), "train_dataset": Stream()},
+    }.items():
+        with pytest.raises(InvalidArgument, match=f"^{name}="):
+            PrivateTrainer(**keywords)
+    with pytest.raises(InvalidArgument, match=r"^model_init="):
+        PrivateTrainer(model_init=lambda: bert("head"), args=settings, plan=plan(module))
+    with pytest.raises(InvalidArgument, match=r"^train_dataset=None"):
+        PrivateTrainer(module, settings, plan=plan(module)).train()
+
+
+def test_generated_texts_are_evaluated_by_the_class_that_generates_them(tmp_path):
+    module = model("T5")
+    settings = Seq2SeqTrainingArguments(
+        str(tmp_path), predict_with_generate=True, use_cpu=True, report_to="none", disable_tqdm=True
+    )
+    rows = batch("T5", rows=6)
+    examples = [{name: value[i] for name, value in rows.items()} for i in range(6)]
+    given = {"plan": plan(module), "train_dataset": examples, "data_collator": default_data_collator}
+    with pytest.raises(InvalidArgument, match=r"predict_with_generate.*Seq2SeqTrainer"):
+        PrivateTrainer(module, settings, **given)
+
+    class Own(PrivateTrainer, Seq2SeqTrainer):
+        pass
+
+    found = Own(module, settings, **given).predict(examples, max_new_tokens=3).predictions
+    assert found.ndim == 2  # tokens, no scores
+    assert found.dtype.kind == "i"
+
+
 ARGUMENTS = {
+    "per_device_train_batch_size": {"per_device_train_batch_size": 0},
     "label_smoothing_factor": {"label_smoothing_factor": 0.1},
     "train_sampling_strategy": {"train_sampling_strategy": "group_by_length"},
     "optim_target_modules": {"optim_target_modules": ["attn"]},

@@ -7,6 +7,7 @@ import torch
 from tests.training.helpers import dimension_of, seeded, small_data, small_model, take_steps
 from torch import nn
 from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
 
 import plrvo
 from plrvo.training.given import check_module
@@ -87,3 +88,37 @@ def test_a_compiled_module_is_trained_as_it_was_written(compiled):
         weights.append((model(small_data().tensors[0][:3]), *model.parameters()))
     for one, other in zip(*weights, strict=True):
         assert torch.equal(one, other)
+
+
+def test_what_accelerate_or_a_distributed_loop_has_prepared_is_refused_in_a_line():
+    from accelerate import Accelerator
+
+    module, data = small_model(), DataLoader(small_data(), batch_size=50)
+    plain = torch.optim.SGD(module.parameters(), lr=0.1)
+    wanted = {"noise_multiplier": 1.0, "max_grad_norm": 1.0}
+    prepared = Accelerator(cpu=True).prepare(plain)
+    with pytest.raises(InvalidArgument, match=r"optimizer='AcceleratedOptimizer'.*no prepare\(\)"):
+        plrvo.PrivacyEngine().make_private(module=module, optimizer=prepared, data_loader=data, **wanted)
+    share = DistributedSampler(small_data(), num_replicas=2, rank=0)
+    with pytest.raises(InvalidArgument, match=r"data_loader='DistributedSampler'.*no sampler"):
+        plrvo.PrivacyEngine().make_private(
+            module=module, optimizer=plain, data_loader=DataLoader(small_data(), sampler=share), **wanted
+        )
+
+
+def test_a_loop_of_accelerate_goes_backward_by_it():
+    from accelerate import Accelerator
+
+    module, engine = small_model(), plrvo.PrivacyEngine()
+    module, optimizer, loader = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(small_data(), batch_size=100),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    for x, y in loader:
+        optimizer.zero_grad()
+        Accelerator(cpu=True).backward(nn.functional.cross_entropy(module(x), y))
+        optimizer.step()
+    assert len(engine.accountant) == 2

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import TensorDataset
 
 from plrvo.training.call import Call
+from plrvo.training.loss_form import NotASum
 from plrvo.training.padding import Padding
 from plrvo.validate import InvalidArgument
 
@@ -272,3 +273,40 @@ def test_padding_that_cannot_be_taken_off_is_tried_in_few_batches() -> None:
         both = (torch.cat([first, second], dim=1) != 0).long()
         padding.check(module, Call((first, second, both), {}, 12))
     assert 0 < len(passes) <= 28 * 2
+
+
+class Translation(nn.Module):
+    """Reads a text, and says one word after the other of another; each position of those sees what was said before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.said, self.head = nn.Embedding(WORDS, WIDTH), nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, 5)
+
+    def forward(self, ids: Tensor, said: Tensor) -> Tensor:
+        mask = (ids != 0)[:, :, None]
+        read = (self.words(ids) * mask).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True)
+        return self.head(read + self.said(said).cumsum(dim=1))
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_texts_that_a_decoder_says_have_ends_of_their_own(looks: bool) -> None:
+    """A decoder that is started by the token that pads (T5), beside texts that are padded to the same length."""
+    module = Translation()
+    run = Private("bookkeeping", module, examples=TensorDataset(BATCHES[0], BATCHES[0]))
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        each = nn.functional.cross_entropy(logits.transpose(1, 2), labels % 5, reduction="none")
+        counts = torch.ones_like(each) if looks else (labels != 0).float()
+        return ((each * counts).sum(dim=1) / (labels != 0).sum(dim=1)).mean()
+
+    def train() -> None:
+        for longest in LENGTHS:
+            ids, labels = padded(longest), padded(longest).flip(0)
+            said = nn.functional.pad(labels, (1, 0))[:, :-1]
+            run.released(ids, labels, forward=lambda ids, said=said: run.module(ids, said), loss=loss)
+
+    if looks:
+        with pytest.raises(NotASum, match="looks at no padding"):
+            train()
+    else:
+        train()

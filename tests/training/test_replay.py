@@ -87,6 +87,33 @@ def test_a_loss_that_looks_at_others_is_found(name):
     assert any(tried(TOGETHER[name]) for _ in range(20))
 
 
+def spread_out(rows):
+    """Probabilities that a module gives, no two of them near each other."""
+    return torch.linspace(0.1, 0.9, rows)[torch.randperm(rows)].requires_grad_()
+
+
+def near(p):
+    """A term that pulls those together which are nearer than any two of them are, and not small."""
+    apart = p[:, None] - p[None, :]
+    return (apart.square() * (apart.abs() < 0.01) * (p > 0.05)).sum()
+
+
+@pytest.mark.parametrize("targets", ["of the batch", "all ones"])
+@pytest.mark.parametrize("pulls", [False, True])
+def test_probabilities_that_the_module_gives_are_tried_with_probabilities(targets, pulls):
+    """`binary_cross_entropy` takes no others. Twenty batches: a near pair is missed in all with chance below 1e-6."""
+    found = []
+    for _ in range(20 if pulls else 3):
+        p, recording = spread_out(ROWS), Recording()
+        y = (torch.arange(ROWS) % 2).float()
+        recording.resume()
+        y = y if targets == "of the batch" else torch.ones(ROWS)  # as a discriminator's loop makes them
+        loss = functional.binary_cross_entropy(p, y) + (near(p) if pulls else 0)
+        recording.pause()
+        found.append(Replay().looks_at_others(recording, loss, [(p, Layout(0))], ROWS))
+    assert any(found) is pulls
+
+
 def test_a_constant_of_the_size_of_a_small_batch_is_told_by_rows_that_change_places_or_in_the_next():
     torch.manual_seed(0)  # of the dropout, by whose masks rows may look as if they had changed places: one in a hundred
     weights, mask = torch.rand(12), (torch.arange(12) > 1).float()

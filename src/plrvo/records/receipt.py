@@ -56,8 +56,9 @@ class Receipt(Mapping[str, Any]):
         return Receipt({**document, "digest": json_digest(document)})
 
     @staticmethod
-    def read(path: Path) -> Receipt:
+    def read(path: str | Path) -> Receipt:
         """What is written in the file, and not yet believed."""
+        path = Path(path)
         if path.exists() and not path.is_file():  # what lies beside a pipe or a device is not what it is about
             raise InvalidArgument("receipt", str(path), "a receipt file")
         document = read_json(path, "receipt", "a receipt file")
@@ -65,9 +66,9 @@ class Receipt(Mapping[str, Any]):
             raise InvalidArgument("receipt", str(path), f"a receipt of format {FORMAT}")
         return Receipt(document, path)
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Whole or not at all."""
-        write_json(path, self.document)
+        write_json(Path(path), self.document)
 
     def verify(self) -> Findings:
         """Recompute every number, beside the files of the run; no differences if all is as it says."""

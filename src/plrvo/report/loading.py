@@ -27,11 +27,12 @@ _EXPECTED = (
 )
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: str | Path) -> Run:
     """A training run, a reproduction or audits; a receipt is recomputed on the way.
 
     Bad input is refused with one line: nothing there, a file that is none of these, a private run without its receipt.
     """
+    path = Path(path)
     if path.is_dir():
         return _folder(path)
     content = read_json(path, "runs", _EXPECTED)

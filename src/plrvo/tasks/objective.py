@@ -17,7 +17,7 @@ from torch.nn import functional
 from plrvo.tasks.transformer import LogitsLoss, logits_of
 from plrvo.validate import InvalidArgument
 
-OWN_LOSS = "a criterion(outputs, labels) by example, with a reduction as torch's losses have"
+OWN_LOSS = "a criterion: a function of (outputs, labels) that gives a loss for each example, or their mean"
 _IGNORED = -100  # labels of tokens that do not count, as everywhere in the library
 _ROWS = 3  # examples that are enough to tell losses apart
 _CLASSES = 16  # of which it is tried whether they weigh the same
@@ -58,10 +58,14 @@ class TokenLoss(ByExample):
 
 
 class NextTokenLoss(TokenLoss):
-    """The same for the token that follows, as causal language models have it."""
+    """The same for the token that follows, as causal language models have it.
+
+    Virtual tokens, which prompt tuning (peft) puts in front of all others, have no labels.
+    """
 
     def each(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return super().each(logits[:, :-1], labels[:, 1:])
+        virtual = max(0, logits.shape[1] - labels.shape[1])
+        return super().each(logits[:, :-1], functional.pad(labels, (virtual, 0), value=_IGNORED)[:, 1:])
 
 
 class LabelsLoss(ByExample):

@@ -8,7 +8,7 @@ steps so far is logged in its place.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from safetensors.torch import save as save_tensors
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import TrainOutput, get_last_checkpoint
 
 from plrvo.accounting import Plan
@@ -61,6 +61,8 @@ class _Told(TrainerCallback):
 class PrivateTrainer(Trainer):
     """Your `Trainer` with a plan.
 
+    The plan may be the file of one; positional arguments are a Trainer's.
+
     | argument of `TrainingArguments` | here |
     |---|---|
     | `per_device_train_batch_size` | how many examples go through the model at once; batches are the plan's |
@@ -74,12 +76,15 @@ class PrivateTrainer(Trainer):
 
     The objective is the model's own: for each example what the model computes as its loss when it is called with that
     example alone, and the mean over examples (`plrvo.tasks.objective`). `criterion(outputs, labels)` replaces it, and
-    has a `reduction` as torch's losses do. `trackers` (`plrvo.training.trackers`) get what is logged, beside those of
-    `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are not
-    given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged to.
+    gives a loss for each example, or their mean. What is logged goes to `trackers` (`plrvo.training.trackers`) and to
+    those of `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are
+    not given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged
+    to.
 
     Processes that `torchrun` or `accelerate launch` started train one model: each computes its share of the plan's
     batches, noise is added once, and the first process alone writes checkpoints and the receipt.
+
+    `class Own(PrivateTrainer, Seq2SeqTrainer)` evaluates by generated texts (`predict_with_generate`).
 
     What it cannot do is refused (`plrvo.tasks.trainer_refusals`): an own `compute_loss`, models with a loss that is not
     known and no criterion for it, callbacks that see gradients before the noise.
@@ -87,11 +92,15 @@ class PrivateTrainer(Trainer):
 
     def __init__(
         self,
-        model: nn.Module,
-        args: Any,
+        model: nn.Module | None = None,
+        args: Any = None,
+        data_collator: Any = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
         *,
-        plan: Plan,
-        criterion: nn.Module | None = None,
+        plan: Plan | Path | str | None = None,
+        criterion: Callable[[Any, torch.Tensor], torch.Tensor] | None = None,
         postprocess: str | None = None,
         clipping: str | None = None,
         grad_sample_mode: str = "auto",
@@ -105,7 +114,13 @@ class PrivateTrainer(Trainer):
     ) -> None:
         refuse.refuse_keywords(kwargs)
         refuse.refuse_overrides(self, PrivateTrainer)
-        super().__init__(model=model, args=refuse.checked_arguments(args, plan), **kwargs)
+        plan = refuse.checked_plan(plan)
+        args = TrainingArguments("tmp_trainer") if args is None else args  # as a Trainer has it
+        kwargs |= {"data_collator": data_collator, "train_dataset": train_dataset, "eval_dataset": eval_dataset}
+        refuse.refuse_data(model, train_dataset)
+        refuse.refuse_generation(self, args)
+        kept = refuse.checked_arguments(args, plan)
+        super().__init__(model=model, args=kept, processing_class=processing_class, **kwargs)
         refuse.refuse_accelerator(self.accelerator)
         self._half = bool(args.bf16) or args.mixed_precision == "bf16"  # accelerate launch has it in the environment
         self.engine = PrivacyEngine(plan, postprocess=postprocess, budget=budget)
@@ -197,6 +212,9 @@ class PrivateTrainer(Trainer):
         collate = self._get_collator_with_removed_columns(self.data_collator, description="training")
         data: Any = self.train_dataset
         trained: Any = self.model
+        if data is None:
+            raise InvalidArgument("train_dataset", None, "a data set, of which each step draws examples")
+        trained.train()  # as every Trainer does; `from_pretrained` gives models in eval mode
         # The first process's weights are everybody's from here on, and one model is trained.
         shared = DifferentiallyPrivateDistributedDataParallel(trained) if self.args.world_size > 1 else trained
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
@@ -258,7 +276,8 @@ class PrivateTrainer(Trainer):
         # Activations in halves, if asked for; gradients by example, their norms and sums are singles in any case.
         with torch.autocast(self.args.device.type, torch.bfloat16, enabled=self._half):
             outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-            return self._criterion(outputs, labels_of(batch))
+            loss = self._criterion(outputs, labels_of(batch))
+        return loss.mean() if loss.ndim == 1 else loss  # a criterion may give one loss for each example
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """As ever, in all processes or in none: a callback of one that stops would leave the others waiting."""

@@ -7,6 +7,7 @@
 | callbacks before the optimizer's step, watched gradients | they see sums without noise |
 | FSDP, DeepSpeed, several devices in one process | no process has all of an example's gradient |
 | processes that `args` do not know of | each would train a model of its own, and claim an epsilon for it alone |
+| data without a length, generated texts in a class that has none | nothing could be drawn; it would be ignored |
 | float16, fused kernels | a scaler skips steps by gradients before the noise; not shown to keep examples apart |
 """
 
@@ -19,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainerCallback
+from transformers import Seq2SeqTrainer, Trainer, TrainerCallback
 
 from plrvo.accounting import Plan
 from plrvo.records import Receipt
 from plrvo.tasks.objective import OWN_LOSS
-from plrvo.validate import InvalidArgument
+from plrvo.training.given import read_plan
+from plrvo.validate import InvalidArgument, positive_integer
 
 # What these do would happen outside the account, or has not been shown to keep examples apart.
 _ARGUMENTS = (
@@ -47,6 +49,39 @@ _DEFAULT_EPOCHS = 3.0  # of TrainingArguments: as good as not given
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
 
 
+def checked_plan(plan: Any) -> Plan:
+    """The plan, or the one in the file of this name."""
+    found = read_plan(plan)
+    if found is None:
+        raise InvalidArgument(
+            "plan",
+            None,
+            "a plan, which says noise, clip, sampling rate and steps (docs: in your own Trainer), or the file of one "
+            "(`plrvo design --save`)",
+        )
+    return found
+
+
+def refuse_data(model: Any, examples: Any) -> None:
+    """A model and, if there are examples already, such as can be drawn one by one."""
+    if model is None:
+        raise InvalidArgument("model", None, "a model: its weights are what is trained")
+    if examples is not None and not (hasattr(examples, "__len__") and hasattr(examples, "__getitem__")):
+        raise InvalidArgument(
+            "train_dataset",
+            type(examples).__name__,
+            "one with a length and an index (no stream): any example may be drawn in any step",
+        )
+
+
+def refuse_generation(trainer: Trainer, args: Any) -> None:
+    """Evaluation by generated texts, in a class that does not know of it."""
+    if getattr(args, "predict_with_generate", False) and not isinstance(trainer, Seq2SeqTrainer):
+        raise InvalidArgument(
+            "predict_with_generate", True, "class Own(PrivateTrainer, Seq2SeqTrainer): a Trainer alone ignores it"
+        )
+
+
 def checked_arguments(args: Any, plan: Plan) -> Any:
     """A copy of the arguments with the plan's number of steps, and nothing that the Trainer would do by itself.
 
@@ -57,6 +92,7 @@ def checked_arguments(args: Any, plan: Plan) -> Any:
     for name in _ARGUMENTS:
         if getattr(args, name, None) not in (None, False, 0, "", "no", [], {}):
             raise InvalidArgument(name, getattr(args, name), "its default: it is not supported in private training")
+    positive_integer(per_device_train_batch_size=args.per_device_train_batch_size)
     optimizer, sampling = getattr(args, "optim", ""), getattr(args, "train_sampling_strategy", "random")
     optimizer = str(getattr(optimizer, "value", optimizer))  # an enumeration, or its word
     if "lomo" in optimizer or "layerwise" in optimizer:

@@ -123,7 +123,7 @@ class Draws:
             raise BatchMismatch(
                 "a batch was drawn and no step was taken for it: expected one step for every "
                 "batch, empty ones included; which batches take a step must not depend on them (a new pass over the "
-                "loader begins with that batch)"
+                "loader begins with that batch; a loader that accelerate has prepared draws ahead: use the private one)"
             )
         rows += self._rows
         if rows > size or (last and rows != size):

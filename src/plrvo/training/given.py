@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data.distributed import DistributedSampler
 
 from plrvo.accounting import Plan
 from plrvo.training.clipping.precision import check_matmul_precision
@@ -93,6 +94,10 @@ def _check_precision(module: nn.Module) -> None:
 def check_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module) -> None:
     """One that steps once for each gradient, and has the parameters that train, and no others."""
     kind = type(optimizer).__name__
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):  # a step of the one within would have no noise
+        raise InvalidArgument(
+            "optimizer", kind, "an optimizer of torch, and no wrapper of one (no prepare() of accelerate before it)"
+        )
     if "closure" in _required(optimizer.step):
         raise InvalidArgument("optimizer", kind, "one that steps without a closure: a step takes one noisy gradient")
     known = set(module.parameters())
@@ -115,8 +120,11 @@ def check_whole(loader: DataLoader[Any]) -> None:
         own = batches.sampler
     if isinstance(own, (SequentialSampler, RandomSampler)) and len(own) == len(loader.dataset):  # type: ignore[arg-type]
         return
+    instead = "a part: torch.utils.data.Subset"
+    if isinstance(own, DistributedSampler):
+        instead = "no sampler: of each batch every process computes its share"
     raise InvalidArgument(
         "data_loader",
         type(own).__name__,
-        "a loader of all its data set, which the engine samples by itself (a part: torch.utils.data.Subset)",
+        f"a loader of all its data set, which the engine samples by itself ({instead})",
     )

@@ -16,7 +16,8 @@ class Others:
     """Copies of the row `source` in the place of all but `row`, in other sizes; `spikes`: of one number in each.
 
     Targets are copies of `of_targets`. With a `label`, that in the place of those of all others which are no less than
-    zero. With `noise`, so much of it on the copies' outputs, relative to their size; `holes`: targets that are missing.
+    zero. With `noise`, so much of it on the copies' outputs, relative to their size (`within` the range of all outputs,
+    as probabilities need it); `holes`: targets that are missing.
     """
 
     row: int
@@ -27,6 +28,7 @@ class Others:
     spikes: bool = False
     label: int | None = None
     noise: float = 0.0
+    within: bool = False
     holes: bool = False
 
     @property
@@ -54,7 +56,10 @@ class Others:
                 return placed.masked_fill(others, torch.nan)
             size = float(placed.detach().double().abs().nan_to_num(0, 0, 0).mean())
             drawn = torch.randn(placed.shape, generator=own_generator()).to(placed)
-            return torch.where(others, placed + self.noise * size * drawn, placed)
+            nearly = placed + self.noise * size * drawn
+            if self.within:
+                nearly = nearly.clamp(*values.aminmax())
+            return torch.where(others, nearly, placed)
         if self.of_others == 1.0:
             return placed
         factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)

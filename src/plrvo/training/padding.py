@@ -223,6 +223,8 @@ def _runs(positions: Tensor) -> Tensor | None:
         if value < 0 or (value != 0 and not is_whole):  # labels to ignore; a constant signal
             continue
         is_value = (positions == value).all(dim=2)
+        # What all rows begin with is no data: some decoders are started by the token that pads.
+        is_value &= ~is_value.all(dim=0).cumprod(dim=0).bool()
         runs = is_value.flip(1).cumprod(dim=1).sum(dim=1)
         if bool((is_value.sum(dim=1) != runs).any()):
             continue  # it is among the data too

@@ -30,7 +30,7 @@ _PACKAGES = ("torch", "opacus", "numpy", "scipy", "dp-accounting")
 def make_receipt(
     engine: PrivacyEngine,
     optimizer: Any,
-    weights: Path,
+    weights: str | Path,
     task: dict[str, Any],
     run: dict[str, Any] | None = None,
     audit: dict[str, Any] | None = None,
@@ -47,7 +47,7 @@ def make_receipt(
     (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for. `delta` is for an
     engine without a plan, whose receipt has the plan of the steps that were taken.
     """
-    run, plan = run or {}, _plan(engine, optimizer, delta)
+    run, plan, weights = run or {}, _plan(engine, optimizer, delta), Path(weights)
     if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     if optimizer.accountant is not engine.accountant:

@@ -112,8 +112,7 @@ class Replay:
                     apart = others
             if trial.differs_by_labels(same, row, other, labels):
                 return True
-            # A loss may look at neighbours alone.
-            if trial.differs(same, Others(row, row, noise=noise), certain, finite=True):
+            if trial.differs_nearby(same, row, noise, certain):
                 return True
             if trial.differs_by_holes(same, row, other, certain):
                 return True
@@ -177,14 +176,25 @@ class _Trial:
         """
         try:
             return self._apart(same, self.gradients(others, targets), others.row, finite=finite)
-        except CannotReplay:
-            if not targets:
-                raise
-        found = False
-        for chosen in ((), *((t,) for t in targets if t[0].dtype != torch.bool)):
+        except CannotReplay as error:
+            reason = error
+        found = list[bool]()
+        for chosen in ((), *((t,) for t in targets if t[0].dtype != torch.bool)) if targets else ():
             with suppress(CannotReplay):
-                found |= self._apart(same, self.gradients(others, chosen), others.row, finite=finite)
-        return found
+                found.append(self._apart(same, self.gradients(others, chosen), others.row, finite=finite))
+        if not found:
+            raise reason
+        return any(found)
+
+    def differs_nearby(self, same: list[Any], row: int, noise: float, targets: Sequence[Laid]) -> bool:
+        """Whether it is another one beside outputs that are nearly its own: a loss may look at neighbours alone.
+
+        Some operations take no numbers beyond a range (`binary_cross_entropy`): they get such as are within it.
+        """
+        for within in (False, True):
+            with suppress(CannotReplay):
+                return self.differs(same, Others(row, row, noise=noise, within=within), targets, finite=True)
+        return False
 
     def differs_by_holes(self, same: list[Any], row: int, source: int, targets: Sequence[Laid]) -> bool:
         """Whether it is another one where the others' targets are missing (no numbers)."""

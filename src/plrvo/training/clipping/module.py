@@ -283,8 +283,9 @@ class BookkeepingModule(AbstractGradSampleModule):
     def _open_book(self, rows: int) -> None:
         if not self.book.is_empty:
             raise ValueError(
-                "a second pass before optimizer.step() or zero_grad(): gradients of two batches must not mix; "
-                "use BatchMemoryManager for batches that do not fit into memory"
+                "a second pass after loss.backward(), before optimizer.step() or zero_grad(): gradients of two batches "
+                "must not mix. Add the losses of several passes on one batch up, and call backward() once; "
+                "BatchMemoryManager is for batches that do not fit into memory"
             )
         self.book.batch_size = rows
 
