@@ -159,7 +159,7 @@ class Stream(IterableDataset):
 def test_what_a_trainer_lacks_is_said_in_a_line(tmp_path):
     settings, module = arguments(tmp_path), bert("head")
     for name, keywords in {
-        "plan": {"model": module, "args": settings},
+        "target_epsilon": {"model": module, "args": settings},
         "model": {"args": settings, "plan": plan(module)},
         "train_dataset": {"model": module, "args": settings, "plan": plan(module), "train_dataset": Stream()},
     }.items():

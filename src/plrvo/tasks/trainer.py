@@ -24,11 +24,13 @@ from plrvo.accounting import Plan
 from plrvo.budget import Account
 from plrvo.budget.address import Address
 from plrvo.files import write_bytes
+from plrvo.noise import Noise
 from plrvo.records.choices import refuse_alone
 from plrvo.records.folder import RECEIPT
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
+from plrvo.tasks.trainer_plan import Target, planned
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.receipts import make_receipt
@@ -59,18 +61,20 @@ class _Told(TrainerCallback):
 
 
 class PrivateTrainer(Trainer):
-    """Your `Trainer` with a plan.
+    """Your `Trainer` within a privacy budget.
 
-    The plan may be the file of one; positional arguments are a Trainer's.
+    `target_epsilon` is all that has to be said: noise (Gaussian, or the shape that `noise` gives or names) is fitted to
+    it, at `target_delta` (by default 1/(2N) for N examples), for the batches, epochs and `max_grad_norm` of your
+    arguments. Or a `plan` says all of that, or the file of one. Positional arguments are a Trainer's.
 
-    | argument of `TrainingArguments` | here |
+    | argument of `TrainingArguments` | with a plan |
     |---|---|
     | `per_device_train_batch_size` | how many examples go through the model at once; batches are the plan's |
     | `max_steps`, `num_train_epochs` | the plan's steps; others are refused (3 epochs, the default, say nothing) |
     | `bf16` | activations in bfloat16; parameters, norms and sums stay float32, and so does evaluation |
     | `gradient_checkpointing` | as ever |
     | `max_grad_norm` | not used: each example's gradient is clipped to the plan's clip |
-    | `gradient_accumulation_steps` | 1; the plan's sampling rate says how large a batch is |
+    | `gradient_accumulation_steps` | 1: the plan's sampling rate says how large a batch is |
     | `dataloader_...` | not used in training: batches are drawn in this process |
     | optimizer, learning rate, schedule, collator, evaluation, saving | as ever |
 
@@ -100,6 +104,9 @@ class PrivateTrainer(Trainer):
         processing_class: Any = None,
         *,
         plan: Plan | Path | str | None = None,
+        target_epsilon: float | None = None,
+        target_delta: float | None = None,
+        noise: Noise | str | None = None,
         criterion: Callable[[Any, torch.Tensor], torch.Tensor] | None = None,
         postprocess: str | None = None,
         clipping: str | None = None,
@@ -114,11 +121,12 @@ class PrivateTrainer(Trainer):
     ) -> None:
         refuse.refuse_keywords(kwargs)
         refuse.refuse_overrides(self, PrivateTrainer)
-        plan = refuse.checked_plan(plan)
         args = TrainingArguments("tmp_trainer") if args is None else args  # as a Trainer has it
         kwargs |= {"data_collator": data_collator, "train_dataset": train_dataset, "eval_dataset": eval_dataset}
         refuse.refuse_data(model, train_dataset)
         refuse.refuse_generation(self, args)
+        target = Target(target_epsilon, target_delta, noise)
+        plan, args = planned(plan, target, model, args, train_dataset, clipping)  # type: ignore[arg-type]
         kept = refuse.checked_arguments(args, plan)
         super().__init__(model=model, args=kept, processing_class=processing_class, **kwargs)
         refuse.refuse_accelerator(self.accelerator)

@@ -25,7 +25,6 @@ from transformers import Seq2SeqTrainer, Trainer, TrainerCallback
 from plrvo.accounting import Plan
 from plrvo.records import Receipt
 from plrvo.tasks.objective import OWN_LOSS
-from plrvo.training.given import read_plan
 from plrvo.validate import InvalidArgument, positive_integer
 
 # What these do would happen outside the account, or has not been shown to keep examples apart.
@@ -47,19 +46,6 @@ _SHARDS = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_ME
 _STARTED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 _DEFAULT_EPOCHS = 3.0  # of TrainingArguments: as good as not given
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
-
-
-def checked_plan(plan: Any) -> Plan:
-    """The plan, or the one in the file of this name."""
-    found = read_plan(plan)
-    if found is None:
-        raise InvalidArgument(
-            "plan",
-            None,
-            "a plan, which says noise, clip, sampling rate and steps (docs: in your own Trainer), or the file of one "
-            "(`plrvo design --save`)",
-        )
-    return found
 
 
 def refuse_data(model: Any, examples: Any) -> None:
