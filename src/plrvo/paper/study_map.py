@@ -6,8 +6,8 @@ by what it leaves of a release, over what Gaussian noise leaves:
 - *error*, the ratio of the mean absolute errors E|z|, and *deviation*, that of the standard deviations;
 - *error after the score*, the ratio of 1/sqrt(Fisher information): what a small signal loses once the noise's score has
   been applied to the release, which is free;
-- *alignment*, by simulation: the cosine between a release and a signal of norm C, as released and after the score, for
-  signals that are spread evenly over all coordinates, or heavy-tailed (Student t with 1.5 degrees of freedom).
+- *alignment*, by simulation: the cosine between a signal of norm C and the score of its release, for signals that are
+  spread evenly over all coordinates, or heavy-tailed (Student t with 1.5 degrees of freedom).
 
 Below 1 the noise is better than Gaussian noise; for alignment it is better above 1.
 """
@@ -26,20 +26,21 @@ from plrvo.noise.base import Array
 from plrvo.paper.analytic import needs
 from plrvo.paper.entry import Context, Entry, Group, Measured, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.training import fitted
-from plrvo.paper.wording import spread
+from plrvo.paper.wording import share, spread
 
 NOISES = ("laplace", "gamma")
 RELEASE = Workload(sample_rate=1.0, steps=1, clip=1.0, dimension=1)
 TRAINING = Workload(sample_rate=0.01, steps=1000, clip=1.0, dimension=100_000)
-EPSILON, DELTA = 1.0, 1e-5
+EPSILON, DELTA, MANY = 1.0, 1e-5, 1000
 MOST_SIMULATED, DRAWS, TAIL = 100_000, 40, 1.5
 SIGNALS: dict[str, Callable[[np.random.Generator, int], Array]] = {
     "even": lambda generator, n: generator.choice([-1.0, 1.0], n),
     "heavy": lambda generator, n: generator.standard_t(TAIL, n),
 }
 _COLUMNS = (
-    *(f"{noise}_{what}" for noise in NOISES for what in ("error", "deviation", "error_after_score")),
-    *(f"{noise}_aligned_{signal}{end}" for noise in NOISES for signal in SIGNALS for end in ("", "_score")),
+    "laplace_error",
+    *(f"gamma_{what}" for what in ("error", "deviation", "error_after_score")),
+    *(f"gamma_aligned_{signal}" for signal in SIGNALS),
 )
 
 
@@ -74,18 +75,20 @@ def places() -> list[Place]:
 def _measure(place: Place, context: Context) -> Measured:
     plans = {kind: fitted(kind, place.work, place.epsilon, place.delta) for kind in ("gaussian", *NOISES)}
     noises: dict[str, Noise] = {kind: plan.noise for kind, plan in plans.items()}
-    values: dict[str, float] = {}
-    for kind in NOISES:
-        values |= {f"{kind}_{what}": one for what, one in _against(noises[kind], noises["gaussian"]).items()}
+    gaussian, gamma = noises["gaussian"], noises["gamma"]
+    values = {
+        "laplace_error": noises["laplace"].distortion / gaussian.distortion,
+        "gamma_error": gamma.distortion / gaussian.distortion,
+        "gamma_deviation": (gamma.variance / gaussian.variance) ** 0.5,
+        "gamma_error_after_score": (gaussian.fisher_information() / gamma.fisher_information()) ** 0.5,
+    }
     dimension = min(place.work.dimension, MOST_SIMULATED)
     for number, signal in enumerate(SIGNALS):
-        found = {
-            kind: aligned(noise, signal, place.work.clip, dimension, np.random.default_rng((context.seed, number)))
-            for kind, noise in noises.items()
-        }
-        for kind in NOISES:
-            raw, after = (ours / theirs for ours, theirs in zip(found[kind], found["gaussian"], strict=True))
-            values |= {f"{kind}_aligned_{signal}": raw, f"{kind}_aligned_{signal}_score": after}
+        after_score, of_gaussian = (
+            aligned(noise, signal, place.work.clip, dimension, np.random.default_rng((context.seed, number)))[1]
+            for noise in (gamma, gaussian)
+        )
+        values[f"gamma_aligned_{signal}"] = after_score / of_gaussian
     details = {
         "noise": {kind: noise.to_dict() for kind, noise in noises.items()},
         "method": {kind: plan.bracket.method for kind, plan in plans.items()},
@@ -94,14 +97,6 @@ def _measure(place: Place, context: Context) -> Measured:
         "simulated_dimension": dimension,
     }
     return Measured(values, four_epsilons(None, plans["gamma"].bracket), details=details)
-
-
-def _against(noise: Noise, gaussian: Noise) -> dict[str, float]:
-    return {
-        "error": noise.distortion / gaussian.distortion,
-        "deviation": (noise.variance / gaussian.variance) ** 0.5,
-        "error_after_score": (gaussian.fisher_information() / noise.fisher_information()) ** 0.5,
-    }
 
 
 def aligned(
@@ -140,26 +135,33 @@ def _rows(scale: Scale) -> Sequence[Row]:
 
 def findings(rows: Sequence[Result]) -> list[str]:
     """Where each noise has less error than Gaussian noise, and what the score makes of it in training."""
-    told = []
-    for kind in NOISES:
-        won = [row["label"] for row in rows if row["measured"][f"{kind}_error"] < 1]
-        least = min(rows, key=lambda row: row["measured"][f"{kind}_error"])
-        told.append(
-            f"{kind.capitalize()} noise has less error than Gaussian noise in {len(won)} of {len(rows)} places"
-            + (f": {'; '.join(won)}. " if won else ". ")
-            + f"Its best is {least['label']}, with {least['measured'][f'{kind}_error']:.2f} times the error."
-        )
-    training = [row for row in rows if row["details"]["workload"]["dimension"] >= 1000]
-    after = spread([row["measured"]["gamma_error_after_score"] for row in training], ".2f")
-    deviation = spread([row["measured"]["gamma_deviation"] for row in training], ".2f")
-    heavy = spread([row["measured"]["gamma_aligned_heavy_score"] for row in training], ".2f")
+    told = [_won(kind, rows) for kind in NOISES]
+    training = [row["measured"] for row in rows if row["details"]["workload"]["dimension"] >= MANY]
+    deviation, after, even, heavy = (
+        spread([values[f"gamma_{name}"] for values in training], ".2f")
+        for name in ("deviation", "error_after_score", "aligned_even", "aligned_heavy")
+    )
     told.append(
-        f"From 1,000 coordinates on Gamma noise has {deviation} times the deviation; after its score the error of a "
-        f"small signal is {after} times that of Gaussian noise. With heavy-tailed gradients the release after the "
-        f"score is {heavy} times as well aligned."
+        f"From {MANY:,} coordinates on Gamma noise has {deviation} times the deviation of Gaussian noise; after its score "
+        f"the error of a small signal is {after} times. Then a release is {even} times as well aligned with a signal that "
+        f"is spread evenly, and {heavy} times with a heavy-tailed one: single large coordinates are cut by the score."
     )
     told.append("Where delta has to be 0 there is no such comparison: Gaussian noise has no guarantee then.")
     return told
+
+
+def _won(kind: str, rows: Sequence[Result]) -> str:
+    better: dict[str, list[str]] = {}
+    for row in rows:
+        if row["measured"][f"{kind}_error"] < 1:
+            better.setdefault(row["parameters"]["axis"], []).append(f"{row['parameters']['at']:g}")
+    places = "; ".join(f"{axis}: {', '.join(found)}" for axis, found in better.items())
+    least = min(rows, key=lambda row: row["measured"][f"{kind}_error"])
+    return (
+        f"{kind.capitalize()} noise has less error than Gaussian noise in "
+        f"{share(sum(map(len, better.values())), len(rows), 'place')}{' (' + places + ')' if places else ''}. Least is "
+        f"{least['measured'][f'{kind}_error']:.2f} times ({least['label']})."
+    )
 
 
 _AXES = list(dict.fromkeys(place.axis for place in places()))
