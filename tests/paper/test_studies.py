@@ -217,6 +217,5 @@ def test_the_map_has_the_errors_of_a_release_and_of_training():
 
 def test_alignment_is_that_of_a_signal_in_gaussian_noise():
     """cos^2 is about C^2/(C^2 + n sigma^2); the mean of 40 draws of 2,000 coordinates is within 2 % (4 deviations)."""
-    raw, after = study_map.aligned(Gaussian(0.02), "heavy", 1.0, 2000, np.random.default_rng(1))
-    assert raw == pytest.approx((1 / (1 + 2000 * 0.02**2)) ** 0.5, rel=0.02)
-    assert after == pytest.approx(raw, rel=1e-12)
+    found = study_map.aligned(Gaussian(0.02), "heavy", 1.0, 2000, np.random.default_rng(1))
+    assert found == pytest.approx((1 / (1 + 2000 * 0.02**2)) ** 0.5, rel=0.02)

@@ -85,7 +85,7 @@ def _measure(place: Place, context: Context) -> Measured:
     dimension = min(place.work.dimension, MOST_SIMULATED)
     for number, signal in enumerate(SIGNALS):
         after_score, of_gaussian = (
-            aligned(noise, signal, place.work.clip, dimension, np.random.default_rng((context.seed, number)))[1]
+            aligned(noise, signal, place.work.clip, dimension, np.random.default_rng((context.seed, number)))
             for noise in (gamma, gaussian)
         )
         values[f"gamma_aligned_{signal}"] = after_score / of_gaussian
@@ -99,25 +99,21 @@ def _measure(place: Place, context: Context) -> Measured:
     return Measured(values, four_epsilons(None, plans["gamma"].bracket), details=details)
 
 
-def aligned(
-    noise: Noise, signal: str, clip: float, dimension: int, generator: np.random.Generator
-) -> tuple[float, float]:
-    """The cosine between a signal of norm `clip` and its release, as released and after the score.
+def aligned(noise: Noise, signal: str, clip: float, dimension: int, generator: np.random.Generator) -> float:
+    """The cosine between a signal of norm `clip` and the score of its release.
 
     It is the mean of the inner product over the root of the mean square. From the inner product that of the noise alone
     is taken away, whose mean is 0: what is left does not drown in the noise.
     """
-    inner, squares = np.zeros(2), np.zeros(2)
+    inner, squares = 0.0, 0.0
     for _ in range(DRAWS):
         direction = SIGNALS[signal](generator, dimension)
         direction /= np.linalg.norm(direction)
         alone = noise.sample(dimension, generator)
-        for i, shown in enumerate((lambda z: z, noise.score)):
-            released = np.asarray(shown(clip * direction + alone))
-            inner[i] += direction @ (released - np.asarray(shown(alone)))
-            squares[i] += released @ released
-    raw, after = inner / np.sqrt(DRAWS * squares)
-    return float(raw), float(after)
+        released, of_noise = (np.asarray(noise.score(z)) for z in (clip * direction + alone, alone))
+        inner += float(direction @ (released - of_noise))
+        squares += float(released @ released)
+    return inner / (DRAWS * squares) ** 0.5
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
@@ -142,9 +138,10 @@ def findings(rows: Sequence[Result]) -> list[str]:
         for name in ("deviation", "error_after_score", "aligned_even", "aligned_heavy")
     )
     told.append(
-        f"From {MANY:,} coordinates on Gamma noise has {deviation} times the deviation of Gaussian noise; after its score "
-        f"the error of a small signal is {after} times. Then a release is {even} times as well aligned with a signal that "
-        f"is spread evenly, and {heavy} times with a heavy-tailed one: single large coordinates are cut by the score."
+        f"From {MANY:,} coordinates on Gamma noise has {deviation} times the deviation of Gaussian noise; after its "
+        f"score the error of a small signal is {after} times. A release is then {even} times as well aligned with a "
+        f"signal that is spread evenly, and {heavy} times with a heavy-tailed one, whose single large coordinates the "
+        "score cuts."
     )
     told.append("Where delta has to be 0 there is no such comparison: Gaussian noise has no guarantee then.")
     return told
