@@ -28,10 +28,10 @@ import itertools
 import math
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -54,9 +54,18 @@ _FACTOR = 2.0**13  # so that products are exact
 # Of one row, and of the others.
 _WEIGHTINGS = ((1.0, _FACTOR), (1.0, 1 / _FACTOR), (_FACTOR, _FACTOR), (1 / _FACTOR, 1 / _FACTOR))
 
+
+class Gradients(Protocol):
+    """One parameter's gradients of each row, and of all rows together."""
+
+    def __getitem__(self, row: int) -> Tensor: ...
+
+    def total(self) -> Tensor: ...
+
+
 # What the wrapper computes: from a function that gives the sum of all rows' scores, and the number of rows, to the
 # gradients of each row.
-PerExample = Callable[[Callable[[], Tensor], int], dict[nn.Parameter, Tensor]]
+PerExample = Callable[[Callable[[], Tensor], int], Mapping[nn.Parameter, Gradients]]
 
 
 @dataclass(frozen=True)
@@ -207,18 +216,26 @@ def _compare(
                 raise InvalidArgument("module", type(module).__name__, what)
         return torch.stack(found).sum(dim=0) if found else None
 
-    def recorded(tried: Call, weights: Any = 1.0) -> dict[nn.Parameter, Tensor]:
+    def recorded(tried: Call, weights: Any = 1.0) -> Mapping[nn.Parameter, Gradients]:
         with state.fresh(), torch.enable_grad():
             return per_example(lambda: (_known(scores(tried)) * weights).sum(), tried.rows)
 
+    def gone_back(score: Tensor) -> Iterator[Sequence[Any]]:
+        for one in score:
+            yield torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True)
+
+    def alone() -> Iterator[Sequence[Any]]:
+        """The gradients of one row after the other: all of them at once may not fit into memory."""
+        with state.fresh(), torch.enable_grad():
+            yield from gone_back(_known(scores(call)))
+
     with state.fresh(), torch.enable_grad():
-        alone = scores(call)
-        if alone is None:
+        score = scores(call)
+        if score is None:
             return None
         try:
-            expected: list[Any] = [
-                torch.autograd.grad(s, parameters, retain_graph=True, allow_unused=True) for s in alone
-            ]
+            for _ in itertools.islice(gone_back(score), 2):
+                pass
         except RuntimeError as error:
             raise InvalidArgument(
                 "module",
@@ -226,29 +243,37 @@ def _compare(
                 "layers that autograd can go back through more than once; checkpoints with use_reentrant=False "
                 f"({' '.join(str(error).split())[:200]})",
             ) from None
+        like = score.detach()
+        del score
     if call.rows > 1:
         # So that what is looked up once for all rows is told from what is looked up for each.
         with suppress(Exception):
             recorded(call.one_more())
     found = recorded(call)
-    of_rows = [None] if len(expected) < call.rows else list(range(call.rows))
-    for row, gradients in zip(of_rows, expected, strict=True):
-        name, apart = _furthest(module, gradients, _of_row(found, parameters, row))
-        if name:
-            raise InvalidArgument(
-                "module",
-                type(module).__name__,
-                f"layers whose gradients can be computed by example; that of {name} is off by {apart:.1%} of the "
-                "example's gradient. Its layer may be overridden, checkpointed (use_reentrant=False), or used outside "
-                "of its own call, or examples are not in the same order everywhere; freeze it"
-                + ("" if getattr(per_example, "is_whole", False) else _ANY_MODULE),
-            )
+    heard, rows = set[int](), iter([None] if len(like) < call.rows else range(call.rows))
+    with closing(alone()) as expected:
+        for gradients in expected:
+            row = next(rows)
+            heard |= {i for i, g in enumerate(gradients) if g is not None and g.any()}
+            name, apart = _furthest(module, gradients, _of_row(found, parameters, row))
+            if name:
+                raise InvalidArgument(
+                    "module",
+                    type(module).__name__,
+                    f"layers whose gradients can be computed by example; that of {name} is off by {apart:.1%} of the "
+                    "example's gradient. Its layer may be overridden, checkpointed (use_reentrant=False), or used "
+                    "outside of its own call, or examples are not in the same order everywhere; freeze it"
+                    + ("" if getattr(per_example, "is_whole", False) else _ANY_MODULE),
+                )
+            del gradients  # before those of the next row are there
     if call.rows > 1 and linearly:
         row = secrets.randbelow(call.rows)
+        of_row = list(_of_row(found, parameters, row))
+        del found
         for own, others in [secrets.choice(_WEIGHTINGS)] if again else _WEIGHTINGS:
-            weights = torch.full_like(alone.detach(), others)
+            weights = torch.full_like(like, others)
             weights[row % len(weights)] = own
-            scaled = [None if g is None else g * own for g in _of_row(found, parameters, row)]
+            scaled = [None if g is None else g * own for g in of_row]
             name, apart = _furthest(module, scaled, _of_row(recorded(call, weights), parameters, row))
             if name:
                 raise InvalidArgument(
@@ -257,28 +282,31 @@ def _compare(
                     f"gradients that are computed by row, and linearly; that of {name} changes by {apart:.1%} with the "
                     "size of the gradients that go into the module (a hook that clips, normalises or averages them?)",
                 )
-    return sum(all(g is None or not g.any() for g in of_one) for of_one in zip(*expected, strict=True))
+    return len(parameters) - len(heard)
 
 
 def _known(score: Tensor | None) -> Tensor:
     return torch.zeros(1) if score is None else score
 
 
-def _of_row(gradients: dict[nn.Parameter, Tensor], parameters: list[nn.Parameter], row: int | None) -> list[Any]:
-    """Of one row; of all together where there is none."""
-    found = [gradients.get(p) for p in parameters]
-    return [None if g is None else g.sum(dim=0) if row is None else g[row] for g in found]
+def _of_row(
+    gradients: Mapping[nn.Parameter, Gradients], parameters: list[nn.Parameter], row: int | None
+) -> Iterator[Tensor | None]:
+    """Of one row; of all together where there is none. One parameter after the other."""
+    for p in parameters:
+        found = gradients.get(p)
+        yield None if found is None else found.total() if row is None else found[row]
 
 
-def _furthest(module: nn.Module, expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, float]:
+def _furthest(module: nn.Module, expected: Sequence[Any], found: Iterable[Any]) -> tuple[str, float]:
     """The name of a parameter whose gradients are apart, and how far, relative to the example's gradient."""
     close = closeness(module)
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    norms = [0.0 if g is None else float(g.double().norm()) for g in expected]
+    norms = [0.0 if g is None else float(torch.linalg.vector_norm(g.to_dense(), dtype=torch.float64)) for g in expected]
     whole = sum(n * n for n in norms) ** 0.5
     for (name, p), a, b, norm in zip(named, expected, found, norms, strict=True):
         one, other = (torch.zeros_like(p) if g is None else g.to_dense() for g in (a, b))
-        difference = float((one.double() - other.double()).norm())
+        difference = float(torch.linalg.vector_norm(one - other, dtype=torch.float64))
         if difference > close * (norm + 0.1 * whole):
             return name, difference / max(whole, 1e-30)
     return "", 0.0

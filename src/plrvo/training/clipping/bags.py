@@ -48,6 +48,10 @@ class Bags(Contribution):
     def without(self, rows: Tensor) -> Bags:
         return replace(self, right=cleared(self.right, rows), weights=self.weights.masked_fill(rows[self.bags], 0))
 
+    def of(self, examples: Tensor) -> Bags:
+        places, bags = (self.bags[:, None] == examples).nonzero(as_tuple=True)
+        return Bags(self.tokens[places], bags, self.weights[places], self.right[examples], self.rows)
+
     @property
     def positions(self) -> int:
         return int(torch.bincount(self.bags, minlength=1).max())

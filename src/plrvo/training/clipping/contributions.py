@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -48,6 +48,10 @@ class Contribution(ABC):
     @abstractmethod
     def without(self, rows: Tensor) -> Contribution:
         """With zeros in the place of these examples, whose numbers are none."""
+
+    @abstractmethod
+    def of(self, examples: Tensor) -> Contribution:
+        """That of some examples only."""
 
     @abstractmethod
     def sizes(self) -> Tensor:
@@ -106,6 +110,9 @@ class PerExample(Contribution):
     def without(self, rows: Tensor) -> PerExample:
         return PerExample(cleared(self.gradients, rows), self.channels_last)
 
+    def of(self, examples: Tensor) -> PerExample:
+        return PerExample(self.gradients[examples], self.channels_last)
+
 
 class Factored(Contribution):
     """G_b = sum_t l_bt r_bt', in factors; `right` is (examples, positions, columns)."""
@@ -142,8 +149,11 @@ class Factored(Contribution):
         """How many of these additions round at most, in a row (`_gram`)."""
 
     @abstractmethod
-    def of(self, examples: Tensor) -> Factored:
-        """The factors of some examples, in doubles."""
+    def of(self, examples: Tensor) -> Factored: ...
+
+    @abstractmethod
+    def double(self) -> Factored:
+        """The factors in doubles."""
 
     def _weighted_right(self, factors: Tensor) -> Tensor:
         return self.right * factors.to(self.right.dtype)[:, None, None]
@@ -181,7 +191,10 @@ class Outer(Factored):
         return torch.maximum(largest(self.left), largest(self.right))
 
     def of(self, examples: Tensor) -> Outer:
-        return Outer(self.left[examples].double(), self.right[examples].double())
+        return Outer(self.left[examples], self.right[examples])
+
+    def double(self) -> Outer:
+        return Outer(self.left.double(), self.right.double())
 
     def without(self, rows: Tensor) -> Outer:
         return Outer(cleared(self.left, rows), cleared(self.right, rows))
@@ -220,7 +233,10 @@ class Tokens(Factored):
         return largest(self.right)
 
     def of(self, examples: Tensor) -> Tokens:
-        return Tokens(self.tokens[examples], self.right[examples].double(), self.rows)
+        return Tokens(self.tokens[examples], self.right[examples], self.rows)
+
+    def double(self) -> Tokens:
+        return Tokens(self.tokens, self.right.double(), self.rows)
 
     def without(self, rows: Tensor) -> Tokens:
         return Tokens(self.tokens, cleared(self.right, rows), self.rows)
@@ -270,8 +286,10 @@ class Convolution(Contribution):
         return gradients
 
     def without(self, rows: Tensor) -> Convolution:
-        both = cleared(self.input, rows), cleared(self.output_gradient, rows)
-        return Convolution(*both, self.factors_of, self.weight_gradient)
+        return replace(self, input=cleared(self.input, rows), output_gradient=cleared(self.output_gradient, rows))
+
+    def of(self, examples: Tensor) -> Convolution:
+        return replace(self, input=self.input[examples], output_gradient=self.output_gradient[examples])
 
 
 def squared_norms(contributions: list[Contribution]) -> Tensor:
@@ -324,7 +342,7 @@ def _ghost_norms(parts: Sequence[Factored]) -> Tensor:
     doubtful = ~(error <= _SLACK * squares)
     if parts[0].right.dtype != torch.float64 and bool(doubtful.any()):
         (again,) = doubtful.nonzero(as_tuple=True)
-        squares[again], error[again], sizes[again] = _measured([part.of(again) for part in parts])
+        squares[again], error[again], sizes[again] = _measured([part.of(again).double() for part in parts])
     positions = sum(part.positions for part in parts)
     return with_rounding((squares + error).sqrt(), sizes, positions + 3, parts[0].dtype).square()
 

@@ -31,6 +31,7 @@ from plrvo.training.clipping.module import (
     refuse_within_itself,
 )
 from plrvo.training.clipping.precision import in_full_precision, wide
+from plrvo.training.clipping.rows import Rows
 from plrvo.training.clipping.samples import SamplesModule
 from plrvo.training.structure import tensors_in
 
@@ -131,7 +132,7 @@ class DirectModule(SamplesModule):
         shown: Any = _Shown.apply
         return copies_of(shown(self._handle, p.detach().expand(rows, *between, *shape).clone(), show))
 
-    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Rows]:
         generator = torch.get_rng_state()
         while self._replaying != set(self._owners):
             self._failed.clear()
@@ -150,13 +151,13 @@ class DirectModule(SamplesModule):
         torch.set_rng_state(generator)
         return super()._gradients(score, rows)
 
-    def _apart(self, found: dict[nn.Parameter, Tensor], score: Callable[[], Tensor]) -> str | None:
+    def _apart(self, found: dict[nn.Parameter, Rows], score: Callable[[], Tensor]) -> str | None:
         """An owner whose copies do not add up to what autograd has for the parameter."""
         trained = [(n, p) for n, m in self._owners.items() if n not in self._replaying for p in own_parameters(m)]
         parameters = [p for _, p in trained]
         expected = torch.autograd.grad(score(), parameters, allow_unused=True, materialize_grads=True)
         for (name, p), e in zip(trained, expected, strict=True):
-            own = found[p].double() if p in found else torch.zeros_like(e).double()[None]
+            own = torch.stack(list(found[p])).double() if p in found else torch.zeros_like(e).double()[None]
             size = float(own.norm()) * math.sqrt(len(own)) + float(e.double().norm())
             if not float((own.sum(dim=0) - e.double()).norm()) <= _CLOSE * size:
                 return name

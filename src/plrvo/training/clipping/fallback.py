@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from plrvo.training.clipping.again import by_replay
 from plrvo.training.clipping.direct import DirectModule
 from plrvo.training.clipping.module import BookkeepingModule, Recorder
+from plrvo.training.clipping.rows import Rows
 from plrvo.training.clipping.samples import SamplesModule
 from plrvo.training.unwrap import unwrapped
 
@@ -97,7 +98,7 @@ class _Direct(_FallsBack, DirectModule):
     def _enter(self, name: str, owner: nn.Module, args: Any, kwargs: Any) -> Any:
         return None if self._whole else super()._enter(name, owner, args, kwargs)
 
-    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Rows]:
         if self._whole:
             return BookkeepingModule._gradients(self, score, rows)
         return super()._gradients(score, rows)

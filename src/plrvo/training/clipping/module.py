@@ -22,6 +22,7 @@ from plrvo.training.clipping.layers import Contributions, Rule, rule_of
 from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights, with_own_way_back
+from plrvo.training.clipping.rows import Rows
 from plrvo.training.sharded import shards_of
 from plrvo.training.structure import map_tensors, tensors_in
 from plrvo.training.unwrap import unwrapped
@@ -195,7 +196,7 @@ class _Gradients:
     def __init__(self, wrapper: BookkeepingModule) -> None:
         self._wrapper = wrapper
 
-    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
+    def __call__(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Rows]:
         return self._wrapper._gradients(score, rows)
 
     def another_way(self, error: Exception) -> AbstractContextManager[bool]:
@@ -289,14 +290,14 @@ class BookkeepingModule(AbstractGradSampleModule):
             )
         self.book.batch_size = rows
 
-    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Tensor]:
-        """What the book holds of a few rows, in full: for comparison with autograd."""
+    def _gradients(self, score: Callable[[], Tensor], rows: int) -> dict[nn.Parameter, Rows]:
+        """What the book holds of a few rows: for comparison with autograd."""
         self._is_comparing, batch_size = True, self.book.batch_size
         try:
             self.book.batch_size = rows
             total: Any = score()
             total.backward()
-            return {p: torch.stack([c.per_example() for c in self.book.release(p)]).sum(dim=0) for p in self.book.kept}
+            return {p: Rows(p, self.book.release(p), rows) for p in self.book.kept}
         finally:
             self._is_comparing, self.book.batch_size = False, batch_size
             self.book.clear()
