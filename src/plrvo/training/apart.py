@@ -95,6 +95,7 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
             "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
             "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
         )  # fmt: skip
+    del same, two  # a pass is as large as all that its layers gave: no more of them at a time than are compared
     if call.rows < 2:
         return {}
     layouts = _layouts(module, call, state, first)
@@ -111,6 +112,7 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
         except Exception:  # a module that takes no such values cannot be tried with them
             continue
         _compare(module, first, other, row, layouts)
+        del other
     if extremes:
         _compare_with_holes(module, call, state, layouts, again)
     state.drew = drew
@@ -134,6 +136,7 @@ def _compare_with_holes(
         except Exception:  # a module that takes no such values
             continue
         _compare(module, one, other, row, layouts)
+        del one, other
 
 
 def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:

@@ -28,7 +28,7 @@ import itertools
 import math
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -224,7 +224,7 @@ def _compare(
         for one in score:
             yield torch.autograd.grad(one, parameters, retain_graph=True, allow_unused=True)
 
-    def alone() -> Iterator[Sequence[Any]]:
+    def alone() -> Generator[Sequence[Any], None, None]:
         """The gradients of one row after the other: all of them at once may not fit into memory."""
         with state.fresh(), torch.enable_grad():
             yield from gone_back(_known(scores(call)))
