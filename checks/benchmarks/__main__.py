@@ -19,6 +19,7 @@ GROUPS = (
     "field_profile",
     "ftrl",
     "imports",
+    "loading",
     "sampling",
     "text",
     "training",

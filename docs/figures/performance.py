@@ -18,6 +18,7 @@ PAGE, IMAGES = ROOT / "docs" / "performance.md", ROOT / "docs" / "images"
 NAMES = {
     "training": "Training steps",
     "sampling": "Drawing noise",
+    "loading": "Fetching batches",
     "exact": "Exact noise",
     "earlier": "Steps beside an earlier version { #earlier }",
     "text": "Text",

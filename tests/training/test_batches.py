@@ -8,9 +8,11 @@ import pytest
 import torch
 from tests.misuse.setting import CLASSES, FEATURES, Private, data
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
-from plrvo.training.sampler import lengths_of, no_examples
+from plrvo.noise import Keystream
+from plrvo.training.private_loader import private_loader
+from plrvo.training.sampler import PoissonSampler, lengths_of, no_examples
 from plrvo.validate import InvalidArgument
 
 
@@ -34,6 +36,27 @@ def test_the_dimension_of_examples_is_the_one_that_is_emptied():
 def test_objects_that_may_hold_examples_are_refused():
     with pytest.raises(InvalidArgument, match="SimpleNamespace"):
         no_examples([SimpleNamespace(x=torch.ones(1))], 0)
+
+
+class Shifted(TensorDataset):
+    def __getitem__(self, index):
+        return tuple(t + 1 for t in super().__getitem__(index))
+
+
+@pytest.mark.parametrize("kind", [TensorDataset, Shifted])
+def test_batches_by_index_are_those_of_single_examples(kind):
+    """Tensors in memory are not collated example by example; what a data set changes in its examples stays changed."""
+    dataset = kind(torch.arange(24.0).view(8, 3), torch.arange(8))
+    batches = []
+    for collate in (None, lambda examples: default_collate(examples)):
+        sampler = PoissonSampler(size=8, sample_rate=0.2, steps=40, generator=Keystream(bytes(32)))
+        loader = private_loader(DataLoader(dataset, collate_fn=collate), sampler, batch_first=True)
+        batches.append(list(loader))
+        assert loader.by_index == (kind is TensorDataset and collate is None)
+    assert {0, 1, 2} <= {len(y) for _, y in batches[0]}
+    for one, other in zip(*batches, strict=True):
+        assert type(one) is type(other)
+        assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("lengths", [[3, 1, 2], (3, 1, 2), np.array([3, 1, 2]), torch.tensor([3, 1, 2])])

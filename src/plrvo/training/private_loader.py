@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from plrvo.noise import Keystream
 from plrvo.training.alone import CollateAlone, FetchAlone
@@ -43,17 +44,33 @@ def poisson_sampler(
 
 
 class _OwnLoader(DataLoader[Any]):
-    """Fetches batches in this process, unheard."""
+    """Fetches batches in this process, unheard; of tensors in memory by one index for all examples."""
+
+    by_index = False
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         with not_followed():
-            batches = super().__iter__()
+            batches = self._indexed() if self.by_index else super().__iter__()
         while True:
             with not_followed():
                 batch = next(batches, _NO_MORE)
             if batch is _NO_MORE:
                 return
             yield batch
+
+    def _indexed(self) -> Iterator[Any]:
+        dataset: Any = self.dataset
+        sampler: Any = self.batch_sampler
+        for indices in sampler:
+            yield [t[indices] for t in dataset.tensors] if indices else self.collate_fn([])
+
+
+def _is_by_index(loader: DataLoader[Any]) -> bool:
+    """Whether rows of tensors are what the loader would make of single examples."""
+    dataset: Any = loader.dataset
+    rows = type(dataset) is TensorDataset and "__getitem__" not in vars(dataset)
+    plain = rows and all(type(t) is Tensor and t.layout == torch.strided for t in dataset.tensors)
+    return plain and loader.collate_fn is default_collate and not loader.pin_memory
 
 
 def private_loader(
@@ -63,7 +80,7 @@ def private_loader(
     collate = CollateAlone(loader.collate_fn, seeded) if alone else _with_empty(loader, batch_first)
     dataset: Any = FetchAlone(loader.dataset, seeded) if alone else loader.dataset
     if not loader.num_workers:
-        return _OwnLoader(
+        own = _OwnLoader(
             dataset,
             batch_sampler=sampler,
             collate_fn=collate,
@@ -72,6 +89,8 @@ def private_loader(
             # from: a resumed run starts its loader once more, and must repeat its steps all the same.
             generator=torch.Generator(),
         )
+        own.by_index = not alone and _is_by_index(loader)
+        return own
     return WorkersLoader(
         dataset,
         batch_sampler=sampler,
