@@ -184,7 +184,7 @@ def test_scattering_runs_and_its_settings_are_those_of_the_command(tmp_path, mon
     assert {row.parameters["task"] for row in entry.rows(Scale.full)} == set(study_scattering.EXAMPLES)
     aims = {(row.parameters["task"], row.parameters["epsilon"]) for row in entry.rows(Scale.full)}
     assert set(study_scattering.AIMS) <= aims
-    assert [row.key for row in entry.rows(Scale.quick)] == [row.key for row in entry.rows(Scale.full)]
+    assert {row.key for row in entry.rows(Scale.quick)} < {row.key for row in entry.rows(Scale.full)}
 
 
 def test_what_others_published_is_drawn_and_an_aim_that_is_missed_is_said():

@@ -23,7 +23,17 @@ NOISES = ("gaussian", "laplace", "gamma", "gamma_score")
 EPSILONS = (1.0, 3.0)
 SEEDS = {Scale.smoke: 1, Scale.quick: 3, Scale.full: 5}
 EXAMPLES = {"mnist": 60_000, "fashion-mnist": 60_000, "cifar-10": 50_000}
-SMOKE = (("digits", EPSILONS[1], NOISES[0]),)
+# What each scale trains: (task, epsilon, noise). The quick one leaves the slowest out, of colour images.
+_ALL = [(task, epsilon, noise) for task in EXAMPLES for epsilon in EPSILONS for noise in NOISES]
+COVERED = {
+    Scale.smoke: [("digits", EPSILONS[1], NOISES[0])],
+    Scale.quick: [
+        (task, epsilon, noise)
+        for task, epsilon, noise in _ALL
+        if (task != "cifar-10" if epsilon == EPSILONS[0] else noise in ("gaussian", "gamma_score"))
+    ],
+    Scale.full: _ALL,
+}
 AIMS = {("mnist", 1.0): 97.5, ("fashion-mnist", 1.0): 87.5, ("cifar-10", 3.0): 65.0}
 
 
@@ -76,7 +86,6 @@ def _measure(task: str, noise: str, epsilon: float, context: Context) -> Measure
 
 
 def _rows(scale: Scale) -> Sequence[Row]:
-    all_of_them = [(task, epsilon, noise) for task in EXAMPLES for epsilon in EPSILONS for noise in NOISES]
     return [
         Row(
             key=f"{task}-{epsilon:g}-{noise}",
@@ -85,7 +94,7 @@ def _rows(scale: Scale) -> Sequence[Row]:
             printed={"accuracy": None, "spread": None},
             measure=partial(_measure, task, noise, epsilon),
         )
-        for task, epsilon, noise in (SMOKE if scale is Scale.smoke else all_of_them)
+        for task, epsilon, noise in COVERED[scale]
     ]
 
 
@@ -127,7 +136,7 @@ ENTRIES = (
         rows=_rows,
         needs={
             Scale.smoke: Needs(0.2, (), PACKAGES),
-            Scale.quick: Needs(75, tuple(EXAMPLES), (*PACKAGES, "PIL")),
+            Scale.quick: Needs(40, tuple(EXAMPLES), (*PACKAGES, "PIL")),
             Scale.full: Needs(125, tuple(EXAMPLES), (*PACKAGES, "PIL")),
         },
         panels=tuple(
@@ -148,7 +157,7 @@ ENTRIES = (
         findings=findings,
         stand_in={
             Scale.smoke: "two steps on the digits of scikit-learn",
-            Scale.quick: "three seeds",
+            Scale.quick: "at epsilon 1 MNIST and Fashion-MNIST, at 3 two noises; three seeds",
             Scale.full: "five seeds",
         },
         group=Group.study,
