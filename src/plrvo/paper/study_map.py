@@ -178,6 +178,7 @@ ENTRIES = (
                 title=axis,
                 xlog=True,
                 only=having("axis", axis),
+                paint=lambda axes, rows: axes.axhline(1.0, color="#888", linewidth=0.8),  # where both are the same
             )
             for axis in _AXES
         ),
