@@ -177,10 +177,11 @@ def test_scattering_runs_and_its_settings_are_those_of_the_command(tmp_path, mon
     assert 0 < row["epsilon"]["lower"] <= row["epsilon"]["certified"] <= 3
     assert row["details"]["run_certified"]["gaussian"] <= 3
     for task, examples in study_scattering.EXAMPLES.items():
-        recipe, clip = study_scattering.recipe_of(task, examples)
-        usual = scattering_defaults(task, examples)
-        assert (recipe.sample_rate, recipe.steps, clip) == (usual.sample_rate, usual.steps, usual.clip)
-        assert (recipe.learning_rate, recipe.average) == (usual.learning_rate, usual.average)
+        for epsilon in study_scattering.EPSILONS:
+            recipe, clip = study_scattering.recipe_of(task, examples, epsilon)
+            usual = scattering_defaults(task, examples).at(epsilon)
+            assert (recipe.sample_rate, recipe.steps, clip) == (usual.sample_rate, usual.steps, usual.clip)
+            assert (recipe.learning_rate, recipe.average) == (usual.learning_rate, usual.average)
     assert {row.parameters["task"] for row in entry.rows(Scale.full)} == set(study_scattering.EXAMPLES)
     aims = {(row.parameters["task"], row.parameters["epsilon"]) for row in entry.rows(Scale.full)}
     assert set(study_scattering.AIMS) <= aims

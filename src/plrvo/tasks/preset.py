@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -101,6 +101,9 @@ class Task:
     unsafe: dict[str, Any] = field(default_factory=dict)
 
 
+AMPLE = 2.0  # an epsilon from which on there is room for more steps
+
+
 @dataclass(frozen=True)
 class Defaults:
     """What a run does where the user says nothing."""
@@ -114,6 +117,11 @@ class Defaults:
     schedule: str = "constant"
     average: float | None = None
     physical_batch: int | None = None
+    ample: Mapping[str, Any] = field(default_factory=dict)  # other values, where epsilon is at least `AMPLE`
+
+    def at(self, epsilon: float | None) -> Defaults:
+        """Where the budget is `epsilon`: less noise bears longer training."""
+        return self if epsilon is None or epsilon < AMPLE else replace(self, **self.ample, ample={})
 
 
 @dataclass(frozen=True)

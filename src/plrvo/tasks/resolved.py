@@ -141,8 +141,8 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
 
 def choice_of(job: Job, preset: Preset, name: str) -> Any:
     """What the job asks for, or what suits the task."""
-    value = getattr(job, name)
-    return getattr(preset.defaults, name) if value is None else value
+    value, budget = getattr(job, name), job.epsilon if job.plan is None else job.plan.epsilon
+    return getattr(preset.defaults.at(budget), name) if value is None else value
 
 
 def _plan(job: Job, work: Workload, delta: float, correlation: Correlation | None) -> tuple[Plan, str | None]:

@@ -13,7 +13,7 @@ from plrvo.tasks.preset import InMemory
 from plrvo.tasks.vision import extracted, scattered
 from plrvo.tasks.vision.catalog import IMAGE_SETS
 from plrvo.tasks.vision.data import load_images
-from plrvo.tasks.vision.recipes import BATCH, CHOSEN, ELSEWHERE, EPOCHS, GROUPS, scattering_defaults
+from plrvo.tasks.vision.recipes import AMPLE_EPOCHS, BATCH, CHOSEN, ELSEWHERE, EPOCHS, GROUPS, scattering_defaults
 from plrvo.tasks.vision.scattered import coefficients, scattering_data
 from plrvo.tasks.vision.scattering import normalised, scatter
 from plrvo.tasks.vision.task import usual_model
@@ -99,6 +99,18 @@ def test_settings_follow_from_the_number_of_examples():
     assert usual.sample_rate * 60_000 == pytest.approx(BATCH)
     assert usual.steps * usual.sample_rate == pytest.approx(EPOCHS, rel=0.01)
     assert scattering_defaults("digits", 1437).sample_rate == pytest.approx(0.25)
+    assert usual.at(1.0) == usual.at(None) == usual
+    assert usual.at(3.0).steps * usual.sample_rate == pytest.approx(AMPLE_EPOCHS, rel=0.01)
+
+
+def test_a_run_has_the_settings_of_its_budget(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    few, many = (Job("digits", model="scattering", epsilon=e).resolve(tmp_path / str(e)) for e in (1.0, 3.0))
+    assert (few.plan.workload.steps, many.plan.workload.steps) == (4 * EPOCHS, 4 * AMPLE_EPOCHS)
+    assert many.settings.learning_rate == 2 * few.settings.learning_rate
+    planned = Job("digits", model="scattering", plan=many.plan).resolve(tmp_path / "planned")
+    assert planned.settings.learning_rate == many.settings.learning_rate
+    assert Job("digits", model="scattering", epsilon=3.0, steps=7).resolve(tmp_path / "seven").plan.workload.steps == 7
 
 
 def test_the_task_begins_at_zero_and_its_settings_are_the_recipe(tmp_path, monkeypatch):
