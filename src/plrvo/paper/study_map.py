@@ -125,7 +125,7 @@ def _rows(scale: Scale) -> Sequence[Row]:
             printed=dict.fromkeys(_COLUMNS),
             measure=partial(_measure, place),
         )
-        for place in (places()[:1] if scale is Scale.smoke else places())
+        for place in (places()[:2] if scale is Scale.smoke else places())
     ]
 
 
