@@ -81,7 +81,14 @@ def engine_parameters(kind, hidden, x, y, recipe, noise, runs: int) -> np.ndarra
     return np.stack(rows)
 
 
-@pytest.mark.parametrize(("kind", "classes", "hidden", "noise"), WITH_NOISE, ids=["laplace", "shared"])
+# The plain loop has had both; an engine takes its time to be made, 120 times.
+IN_THE_ENGINE = [
+    pytest.param(*WITH_NOISE[0], marks=pytest.mark.slow, id="laplace"),
+    pytest.param(*WITH_NOISE[1], id="shared"),
+]
+
+
+@pytest.mark.parametrize(("kind", "classes", "hidden", "noise"), IN_THE_ENGINE)
 def test_the_ensemble_has_the_law_of_the_training_engine(kind, classes, hidden, noise):
     """Two parameters, Kolmogorov-Smirnov at level 1e-5 each: false alarm at most 2e-5 per case."""
     x, y = toy(classes, n=10)

@@ -19,7 +19,13 @@ from plrvo.tasks.vision.recipes import scattering_defaults
 
 RESULTS = Path(__file__).parents[2] / "results" / "paper"
 STUDIES = [entry for entry in ENTRIES if entry.group is Group.study]
-TRAINED = [entry for entry in STUDIES if entry.needs[Scale.smoke].data]
+# Those whose parts an entry of the paper runs anyway (table-ftrl, figure-sst2) are slow for what they show.
+SLOW = ("study-correlated", "study-sst2")
+TRAINED = [
+    pytest.param(entry, marks=[pytest.mark.slow] if entry.name in SLOW else [], id=entry.name)
+    for entry in STUDIES
+    if entry.needs[Scale.smoke].data
+]
 
 
 def test_studies_are_named_as_such_and_print_nothing_of_the_paper():
@@ -68,7 +74,7 @@ def test_the_list_has_a_line_for_each_entry_and_more_when_asked(capsys, monkeypa
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("entry", TRAINED, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", TRAINED)
 def test_studies_run_and_go_on_where_they_stopped(entry, data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("PLRVO_OFFLINE", "1")
     context = Context(Scale.smoke, tmp_path, data_dir)
