@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 from tests.noise.catalogue import NOISES, SEEDS
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from plrvo.noise import PLRV, GammaPLRV, Keystream, Laplace, Noise
+from plrvo.noise import PLRV, GammaPLRV, Gaussian, Keystream, Laplace, Noise
 from plrvo.validate import InvalidArgument
 
 ALL = {
@@ -122,3 +123,59 @@ def test_a_keystream_moves_on_and_repeats_with_its_key(noise: Noise) -> None:
 def test_no_buffers_are_no_draw(noise: Noise) -> None:
     noise.add_to([], Keystream())
     noise.add_to([torch.zeros(0)], Keystream())
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers that a new tensor had."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        places = {t.untyped_storage().data_ptr() for t in args if isinstance(t, torch.Tensor)}
+        if isinstance(made, torch.Tensor) and made.untyped_storage().data_ptr() not in places:
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+ELSEWHERE = {
+    "bfloat16": torch.zeros(7, 150_000, dtype=torch.bfloat16),
+    "float16": torch.full((1_050_000,), 65_000.0, dtype=torch.float16),
+    "turned": torch.zeros(150_000, 7).t(),
+    "turned doubles": torch.zeros(3, 150_000, 2, dtype=torch.float64).permute(2, 0, 1),
+}
+
+
+@pytest.mark.parametrize("buffer", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize("noise", [Gaussian(700.0), GammaPLRV(3.0, 0.005, shared=True)], ids=["gaussian", "shared"])
+def test_noise_for_other_layouts_is_rounded_once_and_copied_by_blocks(
+    noise: Noise, buffer: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very sum, in singles or doubles, that a buffer in one row gets; beside another one, as in a step."""
+    monkeypatch.setattr("plrvo.noise.spans.available_threads", lambda: 1)  # what other threads make is not seen
+    wide = torch.promote_types(buffer.dtype, torch.float32)
+    beside, in_one_row = torch.zeros(5), buffer.to(wide, copy=True).contiguous()
+    noise.add_to([beside.clone(), in_one_row], Keystream.from_seed(8, "test"))
+    largest = torch.finfo(buffer.dtype).max
+    expected = in_one_row.clamp(-largest, largest).to(buffer.dtype)
+    found = buffer.clone()
+    with Largest() as tracked:
+        noise.add_to([beside, found], Keystream.from_seed(8, "test"))
+    assert torch.equal(found, expected)
+    assert found.stride() == buffer.stride()
+    assert 0 < tracked.numbers <= 1 << 18
+
+
+def test_noise_goes_to_tensors_of_inference_from_the_thread_that_made_them() -> None:
+    """Copies to and fro are not for other threads: they have their own mode, and on a device their own stream."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch.inference_mode():
+            half = torch.zeros(600_000, dtype=torch.bfloat16)
+            Gaussian(1.0).add_to([half], torch.Generator().manual_seed(1))
+        whole = torch.zeros(600_000)
+        Gaussian(1.0).add_to([whole], torch.Generator().manual_seed(1))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(half, whole.bfloat16())

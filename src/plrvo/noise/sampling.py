@@ -5,8 +5,8 @@ from bits to noise, and noise tells nothing about the generator's state (a Merse
 enough of its output). What a seed gives depends neither on the number of threads nor on whether torch is there.
 
 Noise is drawn as singles or doubles. For narrower types, other devices and memory that is not in one row, a buffer is
-copied to singles, noise is added there, and the sum is rounded once; beyond the largest number of a type it is that
-number (float16: 65504), never infinite.
+copied to singles, of a tensor a block at a time; noise is added there, and the sum is rounded once; beyond the largest
+number of a type it is that number (float16: 65504), never infinite.
 
 Floating-point noise has the right tails (`exponentials`), and is idealised in its last bits (docs/sharp-edges).
 """
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from plrvo.noise import spans
 from plrvo.noise.keystream import Keystream
+from plrvo.noise.stretches import stretch
 from plrvo.validate import InvalidArgument
 
 if TYPE_CHECKING:
@@ -92,14 +93,15 @@ def add(
     with generators in one state, each of which has some stretches, then add one draw together.
     """
     rows = [_row(buffer) for buffer in buffers]
-    flats: list[NDArray[Any] | spans.Part] = [row for row, _ in rows]
+    flats: list[spans.Row | spans.Part] = list(rows)
     if parts is not None:
-        flats = [spans.Part(row, *where) for (row, _), where in zip(rows, parts, strict=True)]
+        flats = [spans.Part(row, *where) for row, where in zip(rows, parts, strict=True)]
     keystream = keystream_of(generator)
     spans.write(flats, keystream, kernels(keystream), add=True)
-    for buffer, (row, in_place) in zip(buffers, rows, strict=True):
-        if not in_place:
-            _put_back(buffer, row)
+    for buffer, row in zip(buffers, rows, strict=True):
+        if isinstance(buffer, np.ndarray) and isinstance(row, np.ndarray) and not np.may_share_memory(buffer, row):
+            largest = np.finfo(buffer.dtype).max
+            buffer[...] = np.clip(row, -largest, largest).reshape(buffer.shape)
 
 
 def _numpy_dtype(dtype: Any) -> Any:
@@ -111,32 +113,44 @@ def _numpy_dtype(dtype: Any) -> Any:
     return resolved
 
 
-def _row(buffer: Any) -> tuple[NDArray[Any], bool]:
-    """The numbers of a buffer as one row of singles or doubles, and whether writing to the row writes to the buffer."""
+def _row(buffer: Any) -> spans.Row:
+    """The numbers of a buffer as one row of singles or doubles; of an array perhaps a copy."""
     if _is_torch(buffer, "Tensor"):
         torch = loaded_torch()
         if not buffer.dtype.is_floating_point:
             raise InvalidArgument("buffer", buffer.dtype, "a tensor of floating-point numbers")
         tensor, direct = buffer.detach(), buffer.dtype in (torch.float32, torch.float64)
         if direct and tensor.device.type == "cpu" and tensor.is_contiguous():
-            return tensor.view(-1).numpy(), True
-        copy = tensor.to(device="cpu", dtype=tensor.dtype if direct else torch.float32, copy=True)
-        return copy.contiguous().view(-1).numpy(), False
+            return tensor.view(-1).numpy()
+        return _Elsewhere(tensor, 0, tensor.numel())
     if not isinstance(buffer, np.ndarray) or not np.issubdtype(buffer.dtype, np.floating):
         raise InvalidArgument("buffer", type(buffer).__name__, "an array or tensor of floating-point numbers")
     if buffer.dtype in _DIRECT and buffer.flags.c_contiguous:
-        return buffer.reshape(-1), True
+        return buffer.reshape(-1)
     dtype = np.float32 if buffer.dtype.itemsize <= 4 else np.float64
-    return np.array(buffer, dtype=dtype, order="C").reshape(-1), False
+    return np.array(buffer, dtype=dtype, order="C").reshape(-1)
 
 
-def _put_back(buffer: Any, row: NDArray[Any]) -> None:
-    if isinstance(buffer, np.ndarray):
-        largest = np.finfo(buffer.dtype).max
-        buffer[...] = np.clip(row, -largest, largest).reshape(buffer.shape)
-    else:
-        wide = loaded_torch().from_numpy(row).view(buffer.shape)
-        buffer.detach().copy_(_narrowed(wide, buffer.dtype))
+class _Elsewhere:
+    """Numbers of a tensor from `start` to `stop`, that NumPy cannot write to in one row: noise goes there by copies."""
+
+    def __init__(self, tensor: Any, start: int, stop: int) -> None:
+        self._tensor, self._start, self.size = tensor, start, stop - start
+        self.dtype: np.dtype[Any] = np.dtype(np.float64 if tensor.dtype == loaded_torch().float64 else np.float32)
+
+    def __getitem__(self, part: slice) -> _Elsewhere:
+        start, stop, _ = part.indices(self.size)
+        return _Elsewhere(self._tensor, self._start + start, self._start + stop)
+
+    def add(self, fresh: NDArray[Any]) -> None:
+        """One copy of the block to singles and back, rounded once."""
+        torch, done = loaded_torch(), 0
+        for own in stretch(self._tensor, self._start, self._start + self.size):
+            wide = own.to(device="cpu", dtype=getattr(torch, self.dtype.name), copy=True).contiguous()
+            row = wide.view(-1).numpy()
+            np.add(row, fresh[done : done + row.size], out=row, casting="same_kind")
+            own.copy_(_narrowed(wide, own.dtype))
+            done += row.size
 
 
 def _narrowed(wide: Any, dtype: Any) -> Any:

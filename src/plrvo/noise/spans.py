@@ -41,11 +41,25 @@ class Kernel(Protocol):
 MakeKernel = Callable[[int], Kernel]  # from the largest count that will be asked of it
 
 
+class Elsewhere(Protocol):
+    """Numbers in one row that are no array: noise is given to them a block at a time."""
+
+    size: int
+    dtype: np.dtype[Any]  # that noise is drawn in
+
+    def __getitem__(self, part: slice) -> Elsewhere: ...
+
+    def add(self, fresh: NDArray[Any]) -> None: ...
+
+
+Row = NDArray[Any] | Elsewhere
+
+
 @dataclass(frozen=True)
 class Part:
     """A stretch of a one-dimensional array of `size` numbers, from `start` on: what this process has of it."""
 
-    own: NDArray[Any]
+    own: Row
     start: int
     size: int
 
@@ -55,7 +69,7 @@ class Part:
         return Part(self.own[first:last], max(self.start - start, 0), min(stop, self.size) - start)
 
 
-def write(flats: Sequence[NDArray[Any] | Part], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
+def write(flats: Sequence[Row | Part], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
     """Fill one-dimensional arrays of singles or doubles with noise, or add noise to them.
 
     A part gets the very numbers that the whole array would get there. Spans of which it has nothing are not drawn.
@@ -64,7 +78,9 @@ def write(flats: Sequence[NDArray[Any] | Part], keystream: Keystream, make: Make
     streams = keystream.streams(len(spans))
     drawn = [number for number, span in enumerate(spans) if any(part.own.size for part in span)]
     sizes = [sum(part.size for part in spans[number]) for number in drawn]
-    threads = 1 if sum(sizes) < SPAN else min(available_threads(), len(drawn))
+    # What is copied to and fro stays in the caller's thread, with its device's stream and its mode of autograd.
+    at_hand = all(isinstance(part.own, np.ndarray) for span in spans for part in span)
+    threads = min(available_threads(), len(drawn)) if at_hand and sum(sizes) >= SPAN else 1
 
     def work(thread: int) -> None:
         kernel = make(min(BLOCK, max(sizes)))
@@ -110,7 +126,9 @@ def _write_parts(parts: list[Part], kernel: Kernel, source: Source, add: bool) -
     for part in parts:
         own, first = part.own, start + part.start
         fresh = drawn[first : first + own.size]
-        if add:
+        if not isinstance(own, np.ndarray):
+            own.add(fresh)
+        elif add:
             np.add(own, fresh, out=own, casting="same_kind")
         else:
             np.copyto(own, fresh, casting="same_kind")
