@@ -17,6 +17,7 @@ from plrvo.training.call import Call
 from plrvo.training.clipping import BookkeepingMixin, BookkeepingModule, SamplesMixin, SamplesModule
 from plrvo.training.forms import Forms
 from plrvo.training.probe import probe
+from plrvo.training.state import stirred
 
 
 class Kind(enum.Enum):
@@ -124,6 +125,29 @@ def test_a_new_form_in_a_second_pass_is_tried_and_the_first_pass_counts(wrapper:
     wrapped.cleanup()
 
 
+def test_what_had_no_gradient_is_tried_again_after_an_update_and_not_between_parts_of_a_step(monkeypatch: Any) -> None:
+    tried = []
+
+    def probed(*args: Any, **options: Any) -> Any:
+        tried.append(options["again"])
+        return probe(*args, **options)
+
+    monkeypatch.setattr(watch, "probe", probed)
+    monkeypatch.setattr(watch, "_MODULE_AGAIN", 1 << 60)
+    module, x = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)), torch.randn(6, 3)
+    nn.init.zeros_(module[1].weight)  # as an addition of low rank begins: what is before it has no gradient
+    wrapped = BookkeepingModule(module)
+    for last in (False, False, True, False, True):
+        wrapped(x).square().sum().backward()
+        wrapped.book.clear()
+        wrapped.watch.new_step(last)
+        if last:
+            with torch.no_grad():
+                module[1].weight += 1.0
+    wrapped.cleanup()
+    assert tried == [False, False]  # the first part of each step, whole both times; then it has one
+
+
 def _made(scale: float) -> Any:
     return lambda x: scale * x
 
@@ -176,3 +200,16 @@ def test_a_proxy_of_what_is_gone_is_not_looked_at() -> None:
     module.owner = weakref.proxy(gone)
     del gone
     Forms().of(module, Call((X,), {"owner": module.owner}, 6))
+
+
+def test_weights_that_share_memory_are_what_they_were_after_a_try() -> None:
+    """Stirred in pieces, of which the later ones have kept what the earlier ones wrote."""
+    module = nn.Module()
+    module.wide = nn.Parameter(torch.zeros(300_001).as_strided((300_000, 2), (1, 1)))
+    one = nn.Parameter(torch.zeros(1))
+    module.one, module.same = one, nn.Parameter(one.data)
+    with stirred(module) as changed:
+        assert changed
+        assert bool((module.wide != 0).any())
+    assert not bool((module.wide != 0).any())
+    assert float(module.one.detach()) == float(module.same.detach()) == 0.0

@@ -39,6 +39,18 @@ def backward(model, optimizer, loss, count=5):
     loss(model(x), y).backward()
 
 
+@pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
+def test_zero_grad_lets_go_of_gradients_as_torch_does(mode):
+    _, model, optimizer, loss, _ = private(mode=mode)
+    backward(model, optimizer, loss)
+    optimizer.step()
+    assert all(p.grad is not None for p in optimizer.params)
+    optimizer.zero_grad(set_to_none=False)
+    assert all(not p.grad.any() for p in optimizer.params)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in optimizer.params)
+
+
 def test_what_the_account_rests_on_cannot_be_changed():
     _, _, optimizer, _, _ = private()
     for name, value in FIXED.items():

@@ -13,8 +13,10 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import TensorDataset
 
 from plrvo.training.call import Call
+from plrvo.training.layout import Layout
 from plrvo.training.loss_form import NotASum
 from plrvo.training.padding import Padding
+from plrvo.training.recording import Output
 from plrvo.validate import InvalidArgument
 
 WIDTH, CLASSES, WORDS = 8, 3, 20
@@ -272,7 +274,39 @@ def test_padding_that_cannot_be_taken_off_is_tried_in_few_batches() -> None:
         first, second = BATCHES[i % 4], BATCHES[(i + 1) % 4]
         both = (torch.cat([first, second], dim=1) != 0).long()
         padding.check(module, Call((first, second, both), {}, 12))
+        padding.check_loss(torch.zeros(()), [], 12, form=0)  # which would like to know it too
     assert 0 < len(passes) <= 28 * 2
+
+
+class Strided(nn.Module):
+    """An output for every eight positions, of the words among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        ids = nn.functional.pad(ids, (0, -ids.shape[1] % 8))
+        return self.head((self.words(ids) * (ids != 0)[:, :, None]).unflatten(1, (-1, 8)).sum(dim=2))
+
+
+def test_one_long_text_after_many_short_ones_shows_what_a_loss_looks_at() -> None:
+    """Of texts of 9 to 16 words all outputs are alike: batches that tell nothing must not count as if they did."""
+    module, padding = Strided(), Padding(lambda _: None)
+
+    def step(longest: int) -> None:
+        ids = padded(longest)
+        ids[:, :9] = ids[:, :9].clamp(min=1)  # nine words at least
+        padding.check(module, Call((ids,), {}, 12))
+        outputs = module(ids)
+        given = Output(outputs, outputs.grad_fn, 0, False, Layout(0), False, 0, 0)
+        padding.check_loss(outputs.sum(), [given], 12, form=0)  # over all positions
+        padding.end()
+
+    for i in range(40):
+        step(14 + i % 3)
+    with pytest.raises(NotASum, match="looks at no padding"):
+        step(40)
 
 
 class Translation(nn.Module):

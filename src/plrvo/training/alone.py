@@ -210,7 +210,7 @@ class Unwatched(Bound):
     def __reduce__(self) -> Any:
         return Bound, (None,)
 
-    def new_step(self) -> None:
+    def new_step(self, last: bool = True) -> None:
         self.seen_loss = False
 
     def forget_gradients(self) -> None:

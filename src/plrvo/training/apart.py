@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -39,6 +40,7 @@ class Pass:
 
     def __init__(self, module: nn.Module, call: Call, state: State) -> None:
         self.rows, self.outputs = call.rows, dict[Use, Tensor]()
+        self._copied = dict[int, tuple[Any, Tensor]]()
         calls = Counter[str]()
 
         def note(name: str) -> Any:
@@ -57,6 +59,7 @@ class Pass:
                 self._keep(ITSELF, calls, module(*call.args, **call.kwargs))
                 self.state = state.now()
         finally:
+            self._copied.clear()
             for hook in hooks:
                 hook.remove()
 
@@ -64,8 +67,22 @@ class Pass:
         packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
         for i, t in enumerate(tensors_in(output)):
             if (t.is_floating_point() or name == ITSELF) and id(t) not in packed:
-                self.outputs[name, calls[name], i] = t.detach().clone()
+                self.outputs[name, calls[name], i] = self._copy(t)
         calls[name] += 1
+
+    def _copy(self, t: Tensor) -> Tensor:
+        """One for all: what a layer gives goes into the next, and comes out of the block that it is the last of."""
+        known, copy = self._copied.get(id(t), (lambda: None, t))
+        if known() is not t or not _is_equal(t, copy):
+            copy = t.detach().clone()
+            self._copied[id(t)] = weakref.ref(t), copy
+        return copy
+
+
+def _is_equal(t: Tensor, copy: Tensor) -> bool:
+    """By its numbers: what is written through `.data` or NumPy is not counted among a tensor's changes."""
+    is_plain = type(t) is Tensor and t.layout == torch.strided and not t.is_meta
+    return is_plain and t.dtype == copy.dtype and torch.equal(t.detach(), copy)
 
 
 def _packed_in(output: Any) -> set[int]:
@@ -95,7 +112,9 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
             "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
             "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
         )  # fmt: skip
-    del same, two  # a pass is as large as all that its layers gave: no more of them at a time than are compared
+    # A pass is as large as all that its layers gave: no more of them at a time than are compared.
+    gives_a_number = any(use[0] == ITSELF and t.ndim == 0 for use, t in one.items())
+    del same, one, two
     if call.rows < 2:
         return {}
     layouts = _layouts(module, call, state, first)
@@ -113,10 +132,11 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
             continue
         _compare(module, first, other, row, layouts)
         del other
+    del first
     if extremes:
         _compare_with_holes(module, call, state, layouts, again)
     state.drew = drew
-    if not any(layouts.values()) and not any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items()):
+    if not any(layouts.values()) and not gives_a_number:
         what = (
             "outputs, or layers, with a row for each example, so that it can be tried whether it keeps examples apart"
         )
@@ -211,6 +231,14 @@ def close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
 def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dict[Use, list[Layout]]) -> set[Use]:
     """What has another size than before, and could not be compared."""
     resized = set[Use]()
+    known = dict[Any, bool]()  # of pairs of copies, of which several outputs may have the same
+
+    def are_close(layout: Layout, one: Tensor, two: Tensor) -> bool:
+        pair = layout, id(one), id(two)
+        if pair not in known:
+            known[pair] = _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
+        return known[pair]
+
     if first.state.differing(other.state):
         refuse_dependent(module, min(first.state.differing(other.state)))
     for use, one in first.outputs.items():
@@ -226,9 +254,7 @@ def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dic
         if one.shape != two.shape:
             resized.add(use)
             continue
-        layouts[use] = [
-            layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
-        ]
+        layouts[use] = [layout for layout in layouts[use] if are_close(layout, one, two)]
         if not layouts[use] and one.is_floating_point():
             _refuse_mixing(module, use)
     return resized

@@ -139,7 +139,7 @@ _alive: weakref.WeakSet[Descendants] = weakref.WeakSet()
 
 @contextmanager
 def not_followed() -> Iterator[None]:
-    """For many operations that nothing can come of, such as those that fetch a batch."""
+    """For many operations that no output goes into (layers beneath the module), or that need not be each time."""
     running = [found for found in tuple(_alive) if found.is_running]
     for found in running:
         found.pause()

@@ -15,7 +15,7 @@ import functools
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,10 +46,27 @@ class Place(NamedTuple):
     put: Callable[[Any], None]
 
 
-def places(module: nn.Module) -> Iterator[Place]:
+Layers = Sequence[tuple[str, nn.Module]]  # with their paths
+
+
+def layers_of(module: nn.Module) -> Layers:
+    """What `named_modules` gives, in its order, without its nested generators: it is asked for many times a step."""
+    found, seen = list[tuple[str, nn.Module]](), set[int]()
+    waiting = [("", module)]
+    while waiting:
+        path, m = waiting.pop()
+        if id(m) not in seen:
+            seen.add(id(m))
+            found.append((path, m))
+            within = f"{path}." if path else ""
+            waiting += [(within + name, child) for name, child in reversed(m._modules.items()) if child is not None]
+    return found
+
+
+def places(layers: Layers) -> Iterator[Place]:
     """Everything of this kind that belongs to a module or to one of its layers."""
     seen: set[Any] = set()
-    for path, m in module.named_modules():
+    for path, m in layers:
         yield from _of_layer(path, m)
         its_class: Any = type(m)
         for kind in _own_classes(its_class):
@@ -80,9 +97,9 @@ def _of_hooks(name: str, hooks: Mapping[Any, Any]) -> Iterator[Place]:
             yield Place(f"{name}[{i}]", hook, lambda value: None)
 
 
-def plain_hooks(module: nn.Module) -> Iterator[tuple[str, Any]]:
+def plain_hooks(layers: Layers) -> Iterator[tuple[str, Any]]:
     """Functions of the user's that are registered as hooks, which `places` leaves out."""
-    for path, m in module.named_modules():
+    for path, m in layers:
         for kind in _HOOKS:
             for i, hook in enumerate(getattr(m, kind).values()):
                 if isinstance(hook, types.FunctionType) and is_of_the_user(hook):
@@ -99,11 +116,12 @@ def _is_ours(hook: Any) -> bool:
     while isinstance(hook, functools.partial):
         hook = hook.func
     kinds: list[Any] = [type(getattr(hook, "__self__", None)), type(hook)]
-    return any(_is_class_of_ours(kind) for kind in kinds) or _library(hook) == "plrvo" or is_of_fsdp(hook)
+    return any(is_class_of_ours(kind) for kind in kinds) or _library(hook) == "plrvo" or is_of_fsdp(hook)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_class_of_ours(kind: type) -> bool:
+def is_class_of_ours(kind: type) -> bool:
+    """Whether plrvo has made it."""
     return _library(kind) == "plrvo"
 
 

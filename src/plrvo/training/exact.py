@@ -41,5 +41,6 @@ class ExactMixin(_Base):
     def add_noise(self) -> None:
         """p.grad = (sum + integer noise) * gamma: the only step into floating point."""
         self.noise.add_to(self.sums, self.generator)
-        for p, total in zip(self.params, self.sums, strict=True):
-            p.grad = to_floats(total, self.noise.cell, like=p)
+        for number, p in enumerate(self.params):
+            p.grad = to_floats(self.sums[number], self.noise.cell, like=p)
+            self.sums[number] = None  # integers take twice the room of what they are turned into

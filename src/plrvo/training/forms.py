@@ -16,13 +16,14 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from plrvo.training.call import Call
+from plrvo.training.elsewhere import is_class_of_ours, layers_of
 from plrvo.training.kept import own_attributes
 from plrvo.training.structure import inside_of
 
@@ -78,7 +79,7 @@ class _Look:
     def layers(self, module: nn.Module) -> Hashable:
         """Changes when a layer is replaced, patched, hooked or switched, by train() or by an attribute."""
         # By weak references: an id comes again when a layer is gone.
-        return tuple((weakref.ref(m), self._of_layer(m)) for m in module.modules())
+        return tuple([(weakref.ref(m), self._of_layer(m)) for _, m in layers_of(module)])
 
     def _of_layer(self, m: nn.Module) -> Hashable:
         place = ("layer", weakref.ref(m))
@@ -91,16 +92,24 @@ class _Look:
             for key, b in m._buffers.items()
             if b is not None and b.numel() == 1 and not b.is_meta
         }
-        own = tuple((key, self._of_attribute(value, (*place, key))) for key, value in attributes.items())
-        buffers = tuple((key, self._of(value, (*place, key), 0)) for key, value in numbers.items())
-        hooks = tuple(
-            tuple(self._of_function(hook, (*place, kind, i), 0) for i, hook in enumerate(getattr(m, kind).values()))
-            for kind in _HOOKS
-        )
+        own = tuple([(key, self._of_attribute(value, (*place, key))) for key, value in attributes.items()])
+        buffers = tuple([(key, self._of(value, (*place, key), 0)) for key, value in numbers.items()])
+        hooks = tuple([self._of_hooks(getattr(m, kind), (*place, kind)) for kind in _HOOKS])
         return m.training, own, buffers, hooks
+
+    def _of_hooks(self, hooks: Mapping[int, Any], place: tuple[Hashable, ...]) -> Hashable:
+        """Our own stay what they are."""
+        return tuple(
+            [
+                "ours" if _is_ours(hook) else self._of_function(hook, (*place, i), 0)
+                for i, hook in enumerate(hooks.values())
+            ]
+        )
 
     def _of_attribute(self, value: Any, place: tuple[Hashable, ...], depth: int = 0) -> Hashable:
         """Tables and objects that a layer keeps are told by their type: they may change in every pass."""
+        if value is None or value is True or value is False:
+            return cast(Hashable, value)
         if type(value) in weakref.ProxyTypes:  # every look at one that is dead is an error
             return "a proxy"
         return self._of(value, place, 0) if isinstance(value, _SINGLE) else self._of_function(value, place, depth)
@@ -179,6 +188,14 @@ class _Look:
             return None
         seen.add(value)
         return value
+
+
+def _is_ours(hook: Any) -> bool:
+    """A method of an object of plrvo's."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    its_class: Any = type(hook.__self__) if isinstance(hook, types.MethodType) else object
+    return is_class_of_ours(its_class)
 
 
 def _contents(cell: types.CellType) -> Any:

@@ -20,19 +20,21 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plrvo.training.elsewhere import is_of_the_user, places, plain_hooks
+from plrvo.training.elsewhere import Layers, is_of_the_user, layers_of, places, plain_hooks
 from plrvo.validate import InvalidArgument
 
 SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
-_OF_TORCH = vars(nn.Module()).keys()
+_OF_TORCH = frozenset(vars(nn.Module()))
 _OF_FSDP = "__composable_api_state_key"  # what it knows of a module, shares among them
 _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtype, torch.device)
+# Of exactly these types, which are nearly all values, nothing has to be asked: they are told by themselves.
+_TOLD_AS_THEY_ARE = frozenset({str, int, bool, type(None), bytes, torch.dtype, torch.device})
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
 _DEPTH = 100
@@ -42,11 +44,14 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _LONG = 1000  # items of a container (a vocabulary) that is looked through where values are, and else told by its length
 
 
-def attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """(name, value) of all buffers and of all attributes that are not torch's own, in all layers."""
-    for path, m in module.named_modules():
-        for key, value in [*m._buffers.items(), *own_attributes(m).items()]:
-            yield f"{path}.{key}".lstrip("."), value
+def attributes(layers: Layers) -> Iterator[tuple[str, Any]]:
+    """(name, value) of all buffers and of all attributes that are not torch's own."""
+    for path, m in layers:
+        within = f"{path}." if path else ""
+        for key, value in m._buffers.items():
+            yield within + key, value
+        for key, value in own_attributes(m).items():
+            yield within + key, value
 
 
 def own_attributes(m: nn.Module) -> dict[str, Any]:
@@ -66,16 +71,17 @@ class Digest:
         self._identity, self._values, self._strict = identity, values, strict
         self._module, self._seen = module, dict[int, str]()
         self._alive: list[Any] = []
-        self._own = _of_the_tree(module)
+        layers = layers_of(module)
+        self._own = _of_the_tree(layers)
         self.names: dict[str, Hashable] = {}
-        for self._name, value in attributes(module):
+        for self._name, value in attributes(layers):
+            self.names[self._name] = value if type(value) in _TOLD_AS_THEY_ARE else self._of(value, 0)
+        for self._name, value, _ in places(layers):
             self.names[self._name] = self._of(value, 0)
-        for self._name, value, _ in places(module):
-            self.names[self._name] = self._of(value, 0)
-        for self._name, value in plain_hooks(module) if strict else ():
+        for self._name, value in plain_hooks(layers) if strict else ():
             self.names[self._name] = self._of(value, 0)
         if not identity:  # what it returns may be new each time
-            for path, m in module.named_modules():
+            for path, m in layers:
                 if type(m).get_extra_state is not nn.Module.get_extra_state:
                     self._name = f"{path}.get_extra_state()".lstrip(".")
                     self.names[self._name] = self._of(m.get_extra_state(), 0)
@@ -86,7 +92,13 @@ class Digest:
         return {name for name in names if self.names.get(name, other) != other.names.get(name, self)}
 
     def _of(self, value: Any, depth: int) -> Hashable:
-        if type(value) in _PROXIES:
+        kind = type(value)
+        if kind in _TOLD_AS_THEY_ARE:
+            return cast(Hashable, value)
+        # Sizes, attributes of objects with their names: with one item to be looked into at most, none comes twice.
+        if kind is tuple and sum([type(v) not in _TOLD_AS_THEY_ARE for v in value]) <= 1 and depth <= _DEPTH:
+            return "tuple", tuple([v if type(v) in _TOLD_AS_THEY_ARE else self._of(v, depth + 1) for v in value])
+        if kind in _PROXIES:
             return "a proxy"
         if isinstance(value, _PLAIN):
             return value if isinstance(value, Hashable) else repr(value)
@@ -116,7 +128,7 @@ class Digest:
         if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
             return type(value).__name__, id(value), len(value)
         below = inside_of_function(value) if looks_inside else children(value)
-        inside = (self._of(child, depth + 1) for child in below)
+        inside = [self._of(child, depth + 1) for child in below]
         return type(value).__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
@@ -133,11 +145,12 @@ class Contents:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._undo: list[Callable[[], None]] = []
-        self._modules = [(m, own_attributes(m), dict(m._buffers)) for m in module.modules()]
-        elsewhere = list(places(module))
+        layers = layers_of(module)
+        self._modules = [(m, own_attributes(m), dict(m._buffers)) for _, m in layers]
+        elsewhere = list(places(layers))
         self._undo += [functools.partial(place.put, place.value) for place in elsewhere]
-        own, seen = _of_the_tree(module), set[int]()
-        waiting = [*(value for _, value in attributes(module)), *(place.value for place in elsewhere)]
+        own, seen = _of_the_tree(layers), set[int]()
+        waiting = [*(value for _, value in attributes(layers)), *(place.value for place in elsewhere)]
         while waiting:
             value = waiting.pop()
             if (
@@ -168,6 +181,11 @@ class Contents:
 
 def children(value: Any) -> list[Any]:
     """What an object refers to: items, keys, attributes."""
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):  # which have no attributes
+        return list(value)
+    if kind is dict:
+        return [*value.keys(), *value.values()]
     if isinstance(value, types.MethodType):
         return [value.__self__]
     if isinstance(value, functools.partial):
@@ -227,9 +245,13 @@ def _hashed(array: Any) -> bytes:
     return hashlib.blake2b(array.data if array.size else b"", digest_size=16).digest()
 
 
-def _of_the_tree(module: nn.Module) -> set[int]:
+def _of_the_tree(layers: Layers) -> set[int]:
     """What is not looked through: layers, which are looked at one by one, and parameters."""
-    return {id(m) for m in module.modules()} | {id(p) for p in module.parameters()}
+    found = set[int]()
+    for _, m in layers:
+        found.add(id(m))
+        found.update(id(p) for p in m._parameters.values() if p is not None)
+    return found
 
 
 def _is_opaque(value: Any) -> bool:
@@ -242,8 +264,15 @@ def _slots(value: Any) -> dict[str, Any]:
 
 
 def _slot_names(value: Any) -> tuple[str, ...]:
+    kind: Any = type(value)
+    return _slots_of_class(kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def _slots_of_class(kind: type) -> tuple[str, ...]:
+    """A class has the slots that it was made with."""
     found = []
-    for base in type(value).__mro__:
+    for base in kind.__mro__:
         names = vars(base).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
             found.append(f"_{base.__name__.lstrip('_')}{name}" if name[:2] == "__" != name[-2:] else name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import signal
 import warnings
@@ -17,6 +18,7 @@ from plrvo.training.trackers import Tracking
 from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
+_LOG, _STEP = logging.getLogger(__name__), "%d of %d steps taken"
 
 
 class Watcher(Protocol):
@@ -74,6 +76,7 @@ def train(run: Run) -> list[dict[str, Any]]:
         # PyTorch's remark about the first layer, whose input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
         run.module.train()
+        _LOG.debug(_STEP, run.step, run.steps)
         for inputs, targets in batches:
             before = run.step
             if run.learning_rate:
@@ -88,6 +91,7 @@ def train(run: Run) -> list[dict[str, Any]]:
             run.step = run.optimizer.steps_taken
             if run.step == before:
                 continue
+            _LOG.debug(_STEP, run.step, run.steps)
             if run.diagnose:
                 run.diagnose.step(run.step)
             last, stopped = run.step == run.steps, stop()

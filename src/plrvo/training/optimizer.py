@@ -25,6 +25,7 @@ from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 
 from plrvo.accounting import Clipping
 from plrvo.noise import GridNoise, Noise
+from plrvo.noise.stretches import pieces
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.adaptive import AdaptiveMixin
 from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, check_clip, shares_of
@@ -208,7 +209,8 @@ class NoiseMixin(_Base):
     def reduce_gradients(self) -> None:
         """Opacus's, for who calls it: they are added up already."""
 
-    def zero_grad(self, set_to_none: bool = False) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch's: the last gradient is let go, whose memory the next pass has a use for."""
         super().zero_grad(set_to_none)
         self.watch.forget_gradients()
         if not self._is_last_step_skipped:
@@ -268,7 +270,7 @@ class NoiseMixin(_Base):
                 "would learn without noise: expected inputs that nothing is learned from; make them part of the "
                 "module, or detach() its inputs"
             )
-        self.watch.new_step()
+        self.watch.new_step(last)
 
     def _forget(self) -> None:
         """Keep nothing that has no noise."""
@@ -309,7 +311,12 @@ class NoiseMixin(_Base):
             return
         divisor = self._divisor()
         for p in self.params:
-            p.grad = self._after_noise(p.grad * divisor) / divisor
+            for piece in pieces(self._here(p.grad)):
+                piece.copy_(self._after_noise(piece * divisor) / divisor)
+
+    def _here(self, gradient: Any) -> Any:
+        """What of a gradient is in this process."""
+        return gradient
 
     def _divisor(self) -> float:
         if self.loss_reduction == "sum":

@@ -91,16 +91,14 @@ class Padding:
         self._turn = 0 if recording is None else recording.turn
         known = self._tried[form] >= _TRIED or self._in_vain[form] >= _IN_VAIN
         if self._changing[form] and not (known and secrets.randbelow(_AGAIN)):
-            compared = self._try()
-            self._tried[form] += compared is True
-            self._in_vain[form] += compared is False
+            self._count(self._try())
 
     def check_loss(self, loss: Tensor, outputs: Sequence[Output], rows: int, form: int) -> None:
         """Refuse a loss that looks at padding: in the first batches of this form of loss in which there is any."""
         if self._now is None or self._losses[form] >= _TRIED or not self._changing[_form(self._now[1])]:
             return
-        if self._found is None:
-            self._try()
+        if self._found is None and self._in_vain[_form(self._now[1])] < _IN_VAIN:
+            self._count(self._try())
         if not self._found:
             return
         self._on_try(True)  # a gradient at the outputs, and nobody's
@@ -132,6 +130,12 @@ class Padding:
                 if a != b and not (has_rows and d == call.dimension)
             }
         return form
+
+    def _count(self, compared: bool | None) -> None:
+        """What came of a try of the batch at hand."""
+        if self._now is not None:
+            self._tried[_form(self._now[1])] += compared is True
+            self._in_vain[_form(self._now[1])] += compared is False
 
     def _try(self) -> bool | None:
         """Whether anything could be compared; None if nothing was tried, as nothing is padded."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +22,8 @@ from plrvo.training.randomness import same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples, size_of
 
 AnySampler = PoissonSampler | OrderedBatches
+_FOLLOWED = 8  # batches of a pass
+_AGAIN = 64  # one in so many later ones, at random
 _NO_MORE = object()
 
 
@@ -44,15 +49,19 @@ def poisson_sampler(
 
 
 class _OwnLoader(DataLoader[Any]):
-    """Fetches batches in this process, unheard; of tensors in memory by one index for all examples."""
+    """Fetches batches in this process; of tensors in memory by one index for all examples.
+
+    A data set may make them of outputs that a loop has kept. To follow every operation of a transform takes longer than
+    the transform, so that the first batches of a pass are followed, and later ones now and then.
+    """
 
     by_index = False
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        with not_followed():
-            batches = self._indexed() if self.by_index else super().__iter__()
-        while True:
-            with not_followed():
+        batches = self._indexed() if self.by_index else super().__iter__()
+        for number in itertools.count():
+            is_followed = number < _FOLLOWED or not secrets.randbelow(_AGAIN)
+            with nullcontext() if is_followed else not_followed():
                 batch = next(batches, _NO_MORE)
             if batch is _NO_MORE:
                 return

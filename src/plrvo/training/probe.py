@@ -28,6 +28,7 @@ import itertools
 import math
 import secrets
 import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from plrvo.noise.stretches import pieces
 from plrvo.training.apart import ITSELF, Pass, Use, check_apart, closeness, compare_under_seed, passes
 from plrvo.training.call import Call, Inputs
 from plrvo.training.layout import Layout, layout_of
@@ -234,8 +236,7 @@ def _compare(
         if score is None:
             return None
         try:
-            for _ in itertools.islice(gone_back(score), 2):
-                pass
+            deque(itertools.islice(gone_back(score), 2), maxlen=0)  # which keeps none, while the next one comes
         except RuntimeError as error:
             raise InvalidArgument(
                 "module",
@@ -273,8 +274,7 @@ def _compare(
         for own, others in [secrets.choice(_WEIGHTINGS)] if again else _WEIGHTINGS:
             weights = torch.full_like(like, others)
             weights[row % len(weights)] = own
-            scaled = [None if g is None else g * own for g in of_row]
-            name, apart = _furthest(module, scaled, _of_row(recorded(call, weights), parameters, row))
+            name, apart = _furthest(module, of_row, _of_row(recorded(call, weights), parameters, row), own)
             if name:
                 raise InvalidArgument(
                     "module",
@@ -298,18 +298,28 @@ def _of_row(
         yield None if found is None else found.total() if row is None else found[row]
 
 
-def _furthest(module: nn.Module, expected: Sequence[Any], found: Iterable[Any]) -> tuple[str, float]:
-    """The name of a parameter whose gradients are apart, and how far, relative to the example's gradient."""
+def _furthest(
+    module: nn.Module, expected: Sequence[Any], found: Iterable[Any], factor: float = 1.0
+) -> tuple[str, float]:
+    """The name of a parameter whose gradients are apart, and how far, relative to the example's gradient.
+
+    Those expected are `factor` times what is given, a piece at a time: two more copies of all might not fit.
+    """
     close = closeness(module)
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    norms = [0.0 if g is None else float(torch.linalg.vector_norm(g.to_dense(), dtype=torch.float64)) for g in expected]
+    norms = [0.0 if g is None else _length(factor * piece for piece in pieces(g.to_dense())) for g in expected]
     whole = sum(n * n for n in norms) ** 0.5
     for (name, p), a, b, norm in zip(named, expected, found, norms, strict=True):
-        one, other = (torch.zeros_like(p) if g is None else g.to_dense() for g in (a, b))
-        difference = float(torch.linalg.vector_norm(one - other, dtype=torch.float64))
+        one, other = (pieces(p.new_zeros(()).expand_as(p) if g is None else g.to_dense()) for g in (a, b))
+        difference = _length(factor * x - y for x, y in zip(one, other, strict=True))
         if difference > close * (norm + 0.1 * whole):
             return name, difference / max(whole, 1e-30)
     return "", 0.0
+
+
+def _length(parts: Iterable[Tensor]) -> float:
+    """The norm of a gradient that comes in parts."""
+    return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=torch.float64)) for part in parts))
 
 
 def _not_sums(module: nn.Module, call: Call, reduction: str, state: State) -> set[int]:

@@ -48,11 +48,8 @@ class ShardedMixin(_Base):
                 total, p.device_mesh, p.placements, run_check=False, shape=p.shape, stride=p.stride()
             )
 
-    def _use_released(self) -> None:
-        if self._after_noise is not None:
-            self.sums = [self._after_noise(p.grad.to_local() * self._divisor()) / self._divisor() for p in self.params]
-            self._hand_out()
-            self.sums = None
+    def _here(self, gradient: Any) -> Any:
+        return gradient.to_local()
 
     def _check_skip_next_step(self, pop_next: bool = True) -> bool:
         if super()._check_skip_next_step(pop_next):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from plrvo.noise.stretches import pieces
 from plrvo.training.kept import Contents, Digest
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -82,22 +83,24 @@ def stirred(module: nn.Module) -> Iterator[bool]:
     become positive, as scales may have to be. Frozen parameters stay what they are. Written through `.data`, as no
     change of theirs is to be counted.
     """
-    kept: list[tuple[Tensor, Tensor]] = []
+    kept: list[tuple[Tensor, Tensor, Tensor]] = []
     generator = torch.Generator().manual_seed(secrets.randbits(60))
     try:
         for p in module.parameters():
             if p.requires_grad and p.numel() and _can_be_written(p):
                 own = p.data
                 alike = bool(own.amin() == own.amax())
-                where = torch.ones_like(own, dtype=torch.bool) if alike else own == 0
-                if bool(where.any()):
-                    kept.append((own, own.clone()))
-                    drawn = 1 + torch.rand(int(where.sum()), generator=generator, dtype=torch.float64).to(own)
-                    own[where] = torch.where(own[where] == 0, drawn / 2, own[where] * drawn)
+                for piece in pieces(own):
+                    where = torch.ones_like(piece, dtype=torch.bool) if alike else piece == 0
+                    if bool(where.any()):
+                        before = piece[where]
+                        kept.append((piece, where, before))
+                        drawn = 1 + torch.rand(len(before), generator=generator, dtype=torch.float64).to(own)
+                        piece[where] = torch.where(before == 0, drawn / 2, before * drawn)
         yield bool(kept)
     finally:
-        for own, before in kept:
-            own.copy_(before)
+        for piece, where, before in reversed(kept):  # memory that is in two of them was kept first as it was
+            piece[where] = before
 
 
 def _can_be_written(p: Tensor) -> bool:
@@ -136,15 +139,18 @@ def seed_torch(seed: int) -> None:
 def sums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """The sum of each tensor's bits, read as integers: a change of any number changes it."""
     return {
-        name: 0 if t.is_meta or t.layout != torch.strided else int(_bits(t).sum(dtype=torch.int64))
-        for name, t in tensors.items()
+        name: 0 if t.is_meta or t.layout != torch.strided else _sum_of_bits(t.detach()) for name, t in tensors.items()
     }
 
 
+def _sum_of_bits(t: Tensor) -> int:
+    """A piece at a time: integers of 64 bits for all of it would take twice its room."""
+    own = t.to_local() if isinstance(t, DTensor) else t  # the share that is here
+    return sum(int(_bits(piece).sum(dtype=torch.int64)) for piece in pieces(own))
+
+
 def _bits(t: Tensor) -> Tensor:
-    if isinstance(t, DTensor):
-        t = t.to_local()  # the share that is here
-    t = torch.view_as_real(t.detach()) if t.is_complex() else t.detach()
+    t = torch.view_as_real(t) if t.is_complex() else t
     return t if t.dtype == torch.bool else t.contiguous().view(_INTEGERS[t.element_size()])
 
 

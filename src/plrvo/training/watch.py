@@ -72,7 +72,8 @@ class Watch(Bound):
         self._on_rows = on_rows
         self._trainable = {p for p in module.parameters() if p.requires_grad}
         self._call_forms, self._tried = Forms(), dict[Form, Tried]()
-        self._met: dict[Form, int] = {}  # how often a form came in which a parameter had no gradient
+        self._met: dict[Form, tuple[int, int]] = {}  # in how many steps such a form came, and the last of them
+        self._steps = 0  # that were taken
         self._padding, self._longest = Padding(self._set_trying), Longest(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay, self._hooks = Replay(dimension), LossHooks()
@@ -119,8 +120,9 @@ class Watch(Bound):
         while self._undo:
             self._undo.pop()()
 
-    def new_step(self) -> None:
-        """The step is settled: what comes next belongs to another one, and is heard from `go_on` on."""
+    def new_step(self, last: bool = True) -> None:
+        """The step, or a part that is not its `last`, is settled: what comes next is heard from `go_on` on."""
+        self._steps += last
         self.seen_loss, self._turn = False, 0
         self.forget_gradients()
         self.pause()
@@ -221,11 +223,18 @@ class Watch(Bound):
         certain = self._try(module, call, again=again and not due)
         if self.rows > 1 and self._found.learns and certain:
             self._tried[its_form] = self._found
+            self._met.setdefault(its_form, (0, self._steps))
 
     def _is_due(self, form: Form) -> bool:
-        """Whether a form in which a parameter had no gradient is to be tried again: the 1st, 2nd, 4th, 8th.. time."""
-        self._met[form] = met = self._met.get(form, 0) + 1
-        return met & (met - 1) == 0
+        """Whether a form in which a parameter had no gradient is to be tried again: in its 1st, 2nd, 4th, 8th.. step.
+
+        Steps count, and not passes: in the many of one step parameters are what they were when it was tried.
+        """
+        met, last = self._met[form]
+        if last == self._steps:
+            return False
+        self._met[form] = met + 1, self._steps
+        return (met + 1) & met == 0
 
     def _try(self, module: nn.Module, call: Call, again: bool) -> bool:
         """Whether it is certain what has rows: in a batch of two, any pair of numbers may be of two examples."""

@@ -77,6 +77,36 @@ def test_in_place_activations_and_residual_sums(clip: float) -> None:
     assert_equal_to_loop(randomised(nn.Sequential(Block(), Block())), normal(3, 2, 5, 5), clip)
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_gradient_of_a_layer_over_positions_is_handed_on_as_it_is(in_place: bool) -> None:
+    """Its output is a view: autograd would copy the gradient of one that is written to, for others that look at it."""
+    layer = nn.Linear(6, 4)
+    wrapper = BookkeepingModule(nn.Sequential(nn.Identity(), layer, nn.ReLU(inplace=in_place)))
+    given: list[Any] = []
+    layer.register_forward_hook(lambda m, args, output: given.append(output.grad_fn))
+    wrapper(normal(3, 5, 6))
+    of_the_pass = given[-1]  # those before it are of tries
+    assert of_the_pass.name() == "_TapBackward"
+    assert all("CopySlices" not in node.name() for node in _graph_of(of_the_pass))
+
+
+def _graph_of(node: Any) -> list[Any]:
+    return [node, *(n for below, _ in node.next_functions if below is not None for n in _graph_of(below))]
+
+
+@pytest.mark.parametrize("clip", [1e-3, 1e4])
+def test_a_gradient_that_is_not_in_order(clip: float) -> None:
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(6, 5), nn.Linear(5, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.two(torch.tanh(self.one(x))).transpose(1, 2)
+
+    assert_equal_to_loop(randomised(Turned()), normal(4, 3, 6), clip)
+
+
 def test_a_parameter_that_the_loss_does_not_depend_on_gets_zero() -> None:
     class Unused(nn.Module):
         def __init__(self) -> None:

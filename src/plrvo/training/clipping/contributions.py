@@ -27,7 +27,10 @@ from plrvo.training.clipping.products import cleared, gram, largest, roundings_o
 # Ghost norms whose square rounding may have changed by more than this share are computed again in doubles. What it may
 # have changed is added, so that examples are clipped to as little as 1 - 2^-7 of the clip, and never to more than it.
 _SLACK = 2.0**-6
-_WORTH = 1.75  # how much larger than its factors a gradient may be: it is summed without another product of matrices
+# How much larger than its factors a gradient may be: it is summed without another product of matrices. Its norm takes
+# two passes over its entries, and in ghost form T^2 (rows + columns) products, each of which takes a twentieth of the
+# time that an entry does, as measured (`checks.benchmarks.forms`). Beyond _MOST it is not worth its memory.
+_WORTH, _MOST, _OF_A_PRODUCT = 1.75, 2.4, 0.05
 
 
 class Contribution(ABC):
@@ -387,8 +390,9 @@ def outer(left: Tensor, right: Tensor) -> Contribution:
 
 
 def is_direct(positions: int, rows: int, columns: int) -> bool:
-    """Whether G (rows x columns) is about as small as its factors; it is then cheaper to compute with as well."""
-    return rows * columns <= _WORTH * positions * (rows + columns)
+    """Whether G (rows x columns) is about as small as its factors, or cheaper to compute with and not much larger."""
+    worth = max(_WORTH, min(_MOST, _OF_A_PRODUCT * positions))
+    return rows * columns <= worth * positions * (rows + columns)
 
 
 def rows_of_positions(values: Tensor) -> Tensor:

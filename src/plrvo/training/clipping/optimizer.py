@@ -65,7 +65,7 @@ class ClippingMixin(_Base):
         """What a mean loss has divided every gradient by."""
         return self.book.divided_by if self.loss_reduction == "mean" else 1
 
-    def zero_grad(self, set_to_none: bool = False) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         self.book.clear()
         if not self._is_last_step_skipped:
             self.sums = None
@@ -106,13 +106,13 @@ class BookkeepingMixin(ClippingMixin):
         )
 
     def _total(self, p: Any, factor: Tensor, out: Tensor | None) -> Tensor:
-        total = self._nothing(p)
-        for number, contribution in enumerate(self.book.release(p)):
+        total: Tensor | None = None
+        for contribution in self.book.release(p):
             if out is not None:
                 contribution = contribution.without(out.to(p.device))
             part = contribution.weighted_sum(factor * self.scale).to(p.dtype)
-            total = total.add_(part) if number else part
-        return total
+            total = part if total is None else total.add_(part)
+        return self._nothing(p) if total is None else total
 
     def _nothing(self, p: Any) -> Tensor:
         return torch.zeros_like(p)
