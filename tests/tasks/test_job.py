@@ -75,7 +75,7 @@ def test_every_option_beside_no_noise_is_used_or_refused(name):
     ("wishes", "named"),
     [
         ({}, "epsilon=None"),
-        ({"epsilon": 1.0, "theta": 3.0}, "noise='gamma': expected no `theta` 3.0 beside `epsilon`"),
+        ({"epsilon": 1.0, "theta": 3.0}, "theta=3.0: expected no value beside `epsilon`"),
         ({"noise": "laplace", "k": 3.0, "shape": 1.5}, "noise='laplace': expected `scale` (missing); no `k` 3.0"),
         ({"noise": "laplace", "scale": "3"}, "scale='3'"),
         ({"noise": "laplace", "scale": True}, "scale=True"),

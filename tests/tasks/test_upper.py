@@ -9,6 +9,7 @@ from plrvo.tasks.tables.sequences import SequenceModel, Sequences, joined, token
 from plrvo.tasks.text.task import UpperLayers
 from plrvo.tasks.text.trainable import choose
 from plrvo.tasks.upper import LowerStates, lower_part, upper_part
+from plrvo.training.descendants import Descendants
 from plrvo.validate import InvalidArgument
 
 PAIRS = [(entry.table, text) for entry in ENTRIES for text in entry.references]
@@ -82,3 +83,26 @@ def test_what_has_no_such_layers_is_refused():
         lower_part(tiny_model("gpt2"), 1)
     with pytest.raises(InvalidArgument, match="trainable"):
         choose(model, "head", torch.Generator(), layers=1)
+
+
+def test_what_it_takes_to_make_states_is_not_followed_and_what_follows_is():
+    """Every operation of the layers beneath would be looked at."""
+    *_, states = llama_parts()
+    following, heard = Descendants(), []
+    kept = torch.ones(3)
+    following.add([kept])
+    following.resume()
+    compute = states._compute
+
+    def listening(inputs):
+        heard.append(following.is_running)
+        return compute(inputs)
+
+    states._compute = listening
+    try:
+        states.__getitems__([0, 1])
+        assert heard == [False, False]
+        assert following.is_running
+        assert following.is_one(kept + 1)
+    finally:
+        following.forget()

@@ -107,6 +107,9 @@ def design(
 ) -> Design:
     """The Gamma-PLRV noise and the clip with the largest J = C/E|z| within the budget (the paper's Algorithm 1).
 
+    This is the paper's choice among Gamma noises. Its `alternative("recommended")` is the plan that `plrvo design`
+    saves: with the noise of least error, which may be another one.
+
     Args:
         work: the task. Its clip is the smallest one, C_min of constraint c0.
         epsilon: the budget.
@@ -127,6 +130,8 @@ def design(
     True
     >>> [constraint.name for constraint in plan.constraints if constraint.binds]
     ['c0', 'c2', 'k_max']
+    >>> plan.alternative("recommended").noise.kind
+    'gaussian'
     """
     of_type(Workload, work=work)
     largest = 2 * work.clip if clip_max is None else clip_max

@@ -19,6 +19,19 @@ from plrvo.validate import shortened
 _SETTINGS = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "average", "unsafe_diagnostics")
 
 
+def kept_beside(folder: Path) -> dict[str, Any]:
+    """What a run put beside its state: its job, its account. Empty where nothing of that form can be read.
+
+    Only the beginning of the file is read, and nothing is checked: fit to refuse a run, and not to go on from.
+    """
+    kept = Tensors.read(folder / CHECKPOINT)
+    try:
+        extra = None if kept is None else parse_json(kept.metadata["record"])["extra"]
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return extra if isinstance(extra, dict) else {}
+
+
 def differences(receipt: dict[str, Any], folder: Path) -> Iterator[str]:
     """A sentence for each contradiction; none where there is no checkpoint."""
     path = folder / CHECKPOINT

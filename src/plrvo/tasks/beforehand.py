@@ -13,8 +13,8 @@ from plrvo.audit.one_run import Rule, check_guesses
 from plrvo.budget import Account
 from plrvo.records.choices import check_clip, check_exact, check_mode, check_postprocess, refuse_alone
 from plrvo.tasks import catalog
-from plrvo.tasks.choices import check_choices, check_folder
-from plrvo.tasks.job import Job
+from plrvo.tasks.choices import check_choices, check_delta, check_folder
+from plrvo.tasks.job import Job, check_momentum
 from plrvo.validate import InvalidArgument
 
 
@@ -36,8 +36,18 @@ def check_beforehand(job: Job, out: Path | None = None, resume: bool = False) ->
     if job.audit is not None:
         _check_audit(job, job.audit)
     catalog.check(catalog.request_of(job))
+    _check_usual(job)
     if job.budget is not None and not resume:
         Account(job.budget).check_takes(None if job.exact else job.plan)  # exact noise is yet to be put on its grid
+
+
+def _check_usual(job: Job) -> None:
+    """What is wrong beside what the task does by default."""
+    usual = catalog.usual(catalog.request_of(job))
+    check_momentum(job.optimizer or usual.defaults.optimizer, job.asked)
+    delta = job.delta if job.plan is None else job.plan.delta
+    if job.private and usual.known and delta is not None:
+        check_delta(delta, usual.examples)
 
 
 def _check_amounts(job: Job) -> None:

@@ -1,8 +1,8 @@
 """The preset tasks by name. Each belongs to a family, whose code is loaded when one of its tasks is asked for.
 
-A family is a module with a function `prepare(request, generator)` that returns a `plrvo.tasks.preset.Preset`, and one,
-which needs no torch, with a function `check(request)` that refuses what can be refused by its words. A new family is
-one entry here.
+A family is a module with a function `prepare(request, generator)` that returns a `plrvo.tasks.preset.Preset`, and two
+that need no torch: one with a function `check(request)` that refuses what can be refused by its words, one with
+`usual(request)`, which says what is done by default. A new family is one entry here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from plrvo.validate import InvalidArgument, one_of
 if TYPE_CHECKING:
     import torch
 
+    from plrvo.tasks.defaults import Usual
     from plrvo.tasks.job import Job
     from plrvo.tasks.preset import Preset
 
@@ -57,6 +58,7 @@ class Family:
     tasks: tuple[str, ...]
     module: str
     words: str
+    recipes: str
     options: tuple[str, ...] = ()
 
 
@@ -66,6 +68,7 @@ FAMILIES = (
         ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"),
         "plrvo.tasks.vision.task",
         "plrvo.tasks.vision.words",
+        "plrvo.tasks.vision.recipes",
         ("views",),
     ),
     Family(
@@ -73,6 +76,7 @@ FAMILIES = (
         ("sst2", "qnli", "snli", "sick"),
         "plrvo.tasks.text.task",
         "plrvo.tasks.text.words",
+        "plrvo.tasks.text.recipes",
         ("trainable", "layers", "max_length", "limit", "data"),
     ),
     Family(
@@ -80,6 +84,7 @@ FAMILIES = (
         ("e2e", "dart", "webnlg"),
         "plrvo.tasks.tables.task",
         "plrvo.tasks.tables.words",
+        "plrvo.tasks.tables.recipes",
         ("trainable", "layers", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
     ),
 )
@@ -96,10 +101,22 @@ def request_of(job: Job, kept: dict[tuple[Any, ...], Any] | None = None) -> Requ
 def check(request: Request) -> Family:
     """The family of the task. Options of another family are refused, not ignored, and so are words that it lacks."""
     one_of(NAMES, name=request.name)
-    family = next(family for family in FAMILIES if request.name in family.tasks)
+    family = family_of(request.name)
     _check_options(request, family)
     importlib.import_module(family.words).check(request)
     return family
+
+
+def usual(request: Request) -> Usual:
+    """What the task does by default; it loads nothing."""
+    one_of(NAMES, name=request.name)
+    found: Usual = importlib.import_module(family_of(request.name).recipes).usual(request)
+    return found
+
+
+def family_of(name: str) -> Family:
+    """The family of a task that there is."""
+    return next(family for family in FAMILIES if name in family.tasks)
 
 
 def prepare(request: Request, generator: torch.Generator) -> Preset:

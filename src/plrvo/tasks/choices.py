@@ -27,6 +27,13 @@ def check_choices(optimizer: str | None, schedule: str | None) -> None:
         one_of(SCHEDULES, schedule=schedule)
 
 
+def check_delta(delta: float, examples: int) -> None:
+    """Refuse a delta at which releasing an example whole would be private."""
+    if delta >= 1 / examples:
+        smallest = f"less than 1/N = {1 / examples:.3g}; larger deltas allow leaking an example"
+        raise InvalidArgument("delta", delta, smallest)
+
+
 def check_folder(out: Path, resume: bool) -> None:
     """Refuse a folder that cannot take a run, or holds another one."""
     if out.exists() and not out.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from plrvo.files import locked
 from plrvo.records import Receipt
 from plrvo.records.derived import expected_batch_size
 from plrvo.records.folder import LOCK
+from plrvo.tasks.choices import check_delta
 from plrvo.tasks.kept import KeptRun, write_results
 from plrvo.tasks.preset import Task, whole_batches
 from plrvo.tasks.settings import Settings, Streams, build_optimizer
@@ -26,6 +28,8 @@ from plrvo.training.loop import Metrics, Run, Watcher, train
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.validate import InvalidArgument
 
+_LOG = logging.getLogger(__name__)
+
 
 def run_private(
     task: Task, module: nn.Module, plan: Plan, settings: Settings, streams: Streams, watch: Watcher | None = None
@@ -34,14 +38,12 @@ def run_private(
 
     `resume` continues from the checkpoint in `settings.out`.
     """
-    if plan.delta >= 1 / task.size:
-        raise InvalidArgument(
-            "delta", plan.delta, f"less than 1/N = {1 / task.size:.3g}; larger deltas allow leaking an example"
-        )
+    check_delta(plan.delta, task.size)
     if not math.isfinite(plan.bracket.certified):
         raise InvalidArgument("noise", plan.noise.kind, "one for which an epsilon can be certified: use more noise")
     settings.check()
     chief = _join_processes()
+    _LOG.debug("trying the model on a few examples")
     engine = PrivacyEngine(plan, postprocess=settings.postprocess, average=settings.average)
     engine.validate(module=module)
     wrapped: Any = (
@@ -115,7 +117,7 @@ def run_plain(
 
     def save(metrics: list[dict[str, Any]]) -> None:
         with averaged():
-            write_results(settings, module, metrics)
+            write_results(settings, module, metrics, task.base)
 
     run = Run(
         module=module,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from plrvo.files import write_bytes
 from plrvo.validate import InvalidArgument
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ def cached_features(
                 _write(path, part)
         parts.append(part)
         done += chunk.rows
+        _LOG.debug("features of %d examples made", done)
         if progress is not None:
             progress(done)
     return parts

@@ -18,6 +18,8 @@ from plrvo.audit.one_run import CanaryKind
 from plrvo.budget.address import Url, address
 from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, USUAL, kind_with
+from plrvo.records.checkpoint import kept_beside
+from plrvo.records.described import check_described
 from plrvo.validate import InvalidArgument, native, plain_number, positive, positive_integer, probability, rate
 
 if TYPE_CHECKING:
@@ -163,6 +165,12 @@ class Job:
     @staticmethod
     def resumed(out: Path, words: Mapping[str, Any]) -> Job:
         """The job of the run in `out`. What is given beside it must be as it was, but for `_ANEW`."""
+        kept = kept_beside(out)
+        if words and kept.get("job") is not None:
+            _continued(out, words, kept["job"])  # refused at once, or read as a whole: torch comes with that
+        if words.get("budget") is not None and kept and kept.get("budget") is None:
+            account = _shown(address(words["budget"]))  # without its password
+            raise InvalidArgument("budget", account, "no value: the run began without an account")
         from plrvo.tasks.settings import read_job
 
         recorded = read_job(out)
@@ -171,18 +179,23 @@ class Job:
                 older = "the task and the options of the run as well: an older version wrote it, and kept none of them"
                 raise InvalidArgument("resume", str(out), older)
             return Job.read(words)
-        try:
-            job = Job.read({"noise": USUAL, **recorded} if _names_no_noise(recorded) else recorded)
-        except InvalidArgument as error:
-            raise InvalidArgument("resume", str(out), f"a run with a valid job ({error})") from None
-        given = {name: _read(name, value, words.get("clipping", job.clipping)) for name, value in words.items()}
-        as_it_was = {**vars(job), **job.noise_options}
-        for name, value in given.items():
-            known = as_it_was.get(name)
-            if name not in _ANEW and value != known:
-                expected = "no value" if known is None else _shown(known)
-                raise InvalidArgument(name, _shown(words[name]), f"{expected}, as in the run that is resumed")
-        return replace(job, **{name: value for name, value in given.items() if name in _ANEW})
+        return _continued(out, words, recorded)
+
+
+def _continued(out: Path, words: Mapping[str, Any], recorded: Any) -> Job:
+    """The job that the run in `out` recorded, with what may be given anew."""
+    try:
+        job = Job.read({"noise": USUAL, **recorded} if _names_no_noise(recorded) else recorded)
+    except InvalidArgument as error:
+        raise InvalidArgument("resume", str(out), f"a run with a valid job ({error})") from None
+    given = {name: _read(name, value, words.get("clipping", job.clipping)) for name, value in words.items()}
+    as_it_was = {**vars(job), **job.noise_options}
+    for name, value in given.items():
+        known = as_it_was.get(name)
+        if name not in _ANEW and value != known:
+            expected = "no value" if known is None else _shown(known)
+            raise InvalidArgument(name, _shown(words[name]), f"{expected}, as in the run that is resumed")
+    return replace(job, **{name: value for name, value in given.items() if name in _ANEW})
 
 
 def _check_together(asked: Mapping[str, Any]) -> None:
@@ -230,7 +243,8 @@ def _check_together(asked: Mapping[str, Any]) -> None:
     fitted = asked.get("epsilon") is not None
     kind = kind_with(of_noise) if noise in (None, AUTO) else noise
     if kind is not None:
-        Specification(kind, of_noise).check(fitted=fitted or not of_noise)
+        named = None if noise in (None, AUTO) else kind  # or it follows from the options
+        check_described(named, of_noise, fitted=fitted or not of_noise)
     if not fitted and not of_noise:
         raise InvalidArgument(
             "epsilon", None, "the epsilon that this run may cost, such as 3, or the parameters of its noise"

@@ -27,10 +27,14 @@ from plrvo.training.receipts import make_receipt, weights_digest
 from plrvo.validate import InvalidArgument, counted, printable
 
 
-def write_results(settings: Settings, module: nn.Module, metrics: list[dict[str, Any]]) -> None:
-    """Weights and metrics."""
-    tensors = {name: tensor.detach().contiguous().clone() for name, tensor in module.state_dict().items()}
-    write_bytes(settings.out / WEIGHTS, save_tensors(tensors))
+def write_results(
+    settings: Settings, module: nn.Module, metrics: list[dict[str, Any]], base: str | None = None
+) -> None:
+    """Weights and metrics; where all that is not trained is that of a `base`, the others and the name of it."""
+    trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    kept = {name: tensor for name, tensor in module.state_dict().items() if base is None or name in trained}
+    tensors = {name: tensor.detach().contiguous().clone() for name, tensor in kept.items()}
+    write_bytes(settings.out / WEIGHTS, save_tensors(tensors, metadata=None if base is None else {"base": base}))
     write_history(settings.out / METRICS, metrics)
 
 
@@ -180,7 +184,7 @@ class KeptRun:
         self._write_checkpoint(metrics)
         audit = None
         with self.engine.averaged():
-            write_results(self.settings, task.released(self.module), metrics)
+            write_results(self.settings, task.released(self.module), metrics, task.base)
             if task.observer is not None and steps == self.plan.workload.steps:
                 audit = task.observer.conclude(self.module, self.engine.get_epsilon(self.plan.delta))
         self.receipt = make_receipt(

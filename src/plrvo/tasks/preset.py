@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from plrvo.accounting import Plan
+from plrvo.tasks.defaults import Defaults
 from plrvo.training.loop import Metrics
 
 
@@ -84,7 +85,8 @@ class Task:
     `size` is the public number of examples, from which the divisor follows; planted ones do not count in it.
     `released` is the part of the module whose weights are written; `public` are inputs like the data's that are not
     private, from which an audit makes its own. `unsafe` is known of the private examples, and written only where the
-    user asks for `unsafe_diagnostics`.
+    user asks for `unsafe_diagnostics`. `base` says whose weights those are that are not trained, where anybody can have
+    them again: they are not written.
     """
 
     data: Dataset[Any]
@@ -99,29 +101,7 @@ class Task:
     released: Callable[[Any], nn.Module] = itself
     public: torch.Tensor | None = None
     unsafe: dict[str, Any] = field(default_factory=dict)
-
-
-AMPLE = 2.0  # an epsilon from which on there is room for more steps
-
-
-@dataclass(frozen=True)
-class Defaults:
-    """What a run does where the user says nothing."""
-
-    delta: float = 1e-5
-    clip: float = 0.1
-    sample_rate: float = 0.05
-    steps: int = 300
-    learning_rate: float = 0.1
-    optimizer: str = "sgd"
-    schedule: str = "constant"
-    average: float | None = None
-    physical_batch: int | None = None
-    ample: Mapping[str, Any] = field(default_factory=dict)  # other values, where epsilon is at least `AMPLE`
-
-    def at(self, epsilon: float | None) -> Defaults:
-        """Where the budget is `epsilon`: less noise bears longer training."""
-        return self if epsilon is None or epsilon < AMPLE else replace(self, **self.ample, ample={})
+    base: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,4 +111,4 @@ class Preset:
     task: Task
     module: nn.Module
     model: str
-    defaults: Defaults = Defaults()
+    defaults: Defaults = field(default_factory=Defaults)

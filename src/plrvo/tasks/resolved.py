@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from plrvo.records.folder import CHECKPOINT, METRICS
 from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.beforehand import check_beforehand
+from plrvo.tasks.choices import check_delta
 from plrvo.tasks.job import Job, check_momentum
 from plrvo.tasks.preset import Preset, Task
 from plrvo.tasks.settings import Settings, Streams, read_job
@@ -31,6 +33,7 @@ from plrvo.training.loop import Watcher
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
+_LOG = logging.getLogger(__name__)
 _AS_ASKED = (
     *("momentum", "weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
     *("seed", "unsafe_diagnostics", "budget"),
@@ -89,10 +92,13 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     """See `Job.resolve`. What can be refused without loading anything is refused first."""
     check_beforehand(job, out, resume)
     streams = Streams.from_seed(job.seed)
+    _LOG.debug("loading data and model")
     preset = catalog.prepare(catalog.request_of(job, kept), streams.weights)
     chosen = partial(choice_of, job, preset)
     optimizer, schedule, delta = chosen("optimizer"), chosen("schedule"), chosen("delta")
     check_momentum(optimizer, job.asked)
+    if job.private:
+        check_delta(delta if job.plan is None else job.plan.delta, preset.task.size)  # before a noise is fitted
     correlation: Correlation | None = None
     if job.plan is not None:
         work, delta = job.plan.workload, job.plan.delta
@@ -115,6 +121,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     plan = job.plan
     if plan is None and job.private:
         work = replace(work, dimension=dimension)
+        _LOG.debug("certifying the plan")
         begun = _begun(job, work, delta, correlation, out) if resume else None
         plan, reason = (begun, None) if begun else _plan(job, work, delta, correlation)
     elif plan is not None and job.audit is not None and not plan.covers(dimension):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from plrvo.training.descendants import not_followed
 from plrvo.validate import InvalidArgument
 
 Inputs = dict[str, Tensor]
@@ -130,6 +131,6 @@ class LowerStates(Dataset[Any]):
     def _alone(self, index: int) -> Tensor:
         """Of the example and of nothing else: among others it would be rounded as they ask for."""
         inputs, labels = self._data.__getitems__([index])
-        with torch.no_grad():
+        with torch.no_grad(), not_followed():  # nothing that was given out before goes into it
             states = self._compute(inputs)
         return states[self._holds(inputs, labels)].half()

@@ -4,8 +4,10 @@ import pytest
 import torch
 from tests.tasks.tables.tiny import ENTRIES, tiny_language
 
+from plrvo.tasks.catalog import Request
 from plrvo.tasks.tables.generate import Decoding, generate, read_generations, write_generations
 from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences, prompts
+from plrvo.tasks.tables.words import decoding_of
 from plrvo.validate import InvalidArgument
 
 TABLES = [entry.table for entry in ENTRIES]
@@ -29,6 +31,15 @@ def learned():
         SequenceLoss()(module(**inputs), labels).backward()
         optimizer.step()
     return language
+
+
+def test_texts_are_written_greedily_unless_beams_are_asked_for():
+    assert Decoding().options["num_beams"] == 1
+    assert [decoding_of(Request("e2e", options=asked)) for asked in ({}, {"beams": 4}, {"top_p": 0.9})] == [
+        (1, None),
+        (4, None),
+        (1, 0.9),
+    ]
 
 
 @pytest.mark.parametrize("decoding", [GREEDY, BEAMS], ids=["greedy", "beams"])

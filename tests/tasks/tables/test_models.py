@@ -10,6 +10,7 @@ from tests.tasks.tables.tiny import VOCABULARY, llama2c_file, save_folder, token
 
 from plrvo.tasks.sources import DataFile, Layout
 from plrvo.tasks.tables import models
+from plrvo.tasks.tables.generate import Decoding, generate
 from plrvo.tasks.tables.llama2c import build_llama, read_tokenizer, read_weights
 from plrvo.tasks.tables.models import STORIES_FILE, load_language
 from plrvo.validate import InvalidArgument
@@ -208,3 +209,11 @@ def test_its_tokenizer_is_the_sentencepiece_model(data_dir):
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(data_dir / "llama2-tokenizer" / "tokenizer.model"))
     for text in ("name : Café Rouge | priceRange : £20-25", "It's a pub, isn't it?\n", "日本 😀  two  spaces"):
         assert language.tokenizer(text, add_special_tokens=False).input_ids == theirs.encode(text)
+
+
+def test_smollm2_writes_before_it_is_trained():
+    language = load_language("smollm2")
+    table = "name : Blue Spice | eatType : coffee shop | area : city centre"
+    (text,) = generate(language, [table], 100, Decoding(beams=1), torch.Generator())
+    assert "Blue Spice" in text
+    assert "coffee" in text

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
 from tests.tasks.tables.tiny import ENTRIES, save_folder
 
 from plrvo.cli.main import main
 from plrvo.tasks import catalog as tasks
-from plrvo.tasks.tables import catalog, data
+from plrvo.tasks.tables import catalog, data, recipes
 from plrvo.tasks.tables.data import Split
 from plrvo.tasks.tables.formats import Entry
 from plrvo.tasks.tables.generate import read_generations
@@ -47,6 +48,7 @@ def folder(tmp_path, monkeypatch):
         catalog, "E2E", replace(catalog.E2E, layouts=(replace(catalog.E2E.layouts[0], files=(known,)),))
     )
     monkeypatch.setattr(catalog, "E2E_FILES", {name: len(content) for name, content in contents.items()})
+    monkeypatch.setitem(recipes.EXAMPLES, "e2e", 80)
     (tmp_path / "e2e").mkdir()
     (tmp_path / "e2e" / catalog.E2E_ARCHIVE).write_bytes(archive_bytes)
     save_folder(tmp_path / "tiny", "llama")
@@ -78,6 +80,14 @@ def test_a_private_run_from_the_command_line(folder, capsys, trainable):
     texts = read_generations(folder / "run" / "generations.jsonl")
     assert [row.table for row in texts] == [entry.table for entry in ENTRIES]
     assert main(["verify", str(folder / "run" / "receipt.json")]) == 0
+    with safe_open(folder / "run" / "model.safetensors", "pt") as weights:
+        assert (weights.metadata() is not None) == ("lora" in trainable)
+        if "lora" in trainable:
+            assert all("lora_" in name for name in weights.keys())  # noqa: SIM118 - it is no mapping
+            assert "tiny" in weights.metadata()["base"]
+    told = capsys.readouterr().out
+    assert "privacy unit: one pair of a table and a text" in told
+    assert "for all texts of one table (at most 30 examples)" in told
 
 
 def test_a_run_is_resumed_with_the_same_settings_only(folder, capsys):

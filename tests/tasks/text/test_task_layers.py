@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from tests.tasks.text.tiny import save_checkpoint, texts, write_sst2
 
 from plrvo.cli.main import main
-from plrvo.tasks.text import catalog
+from plrvo.tasks.text import catalog, recipes
 
 
 @pytest.mark.parametrize("trainable", ["lora", "all"])
@@ -19,6 +19,7 @@ def test_a_private_run_in_the_last_layer(tmp_path, monkeypatch, capsys, trainabl
         name: replace(split, file=replace(split.file, sha256=None, size=10_000)) for name, split in known.splits.items()
     }
     monkeypatch.setitem(catalog.TEXT_SETS, "sst2", replace(known, splits=splits))
+    monkeypatch.setitem(recipes.EXAMPLES, "sst2", 40)
     model, out = save_checkpoint(tmp_path / "tiny"), tmp_path / "run"
     asked = ["--epsilon", "4", "--delta", "1e-3", "--sample-rate", "0.2", "--steps", "3", "--seed", "1", "--json"]
     layers = ["--trainable", trainable, "--layers", "1", "--data-dir", str(tmp_path), "--out", str(out)]

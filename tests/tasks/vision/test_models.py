@@ -25,6 +25,7 @@ CASES = [
     ("resnet18", COLOUR),
     ("resnet18", DIGITS),
     ("efficientnet-lite0-head", FEATURES),
+    ("scattering-cnn", (81, 7, 7)),
     ("vit", COLOUR),
     ("vit", GREY),
 ]
@@ -76,6 +77,7 @@ def images(shape: tuple[int, int, int], count: int) -> torch.Tensor:
         ("efficientnet-lite0-head", FEATURES, 10, 12_810),
         ("scattering", (81, 7, 7), 10, 39_700),
         ("scattering", (243, 8, 8), 10, 155_530),
+        ("scattering-cnn", (243, 8, 8), 10, 187_210),
     ],
 )
 def test_parameter_counts(name, shape, classes, parameters):
@@ -143,12 +145,18 @@ def test_an_unknown_model_lists_the_known_ones(name):
         InvalidArgument, match="cnn, cnn-tanh, cnn-norm, logistic, resnet18, vit, efficientnet-lite0-head, scattering"
     ):
         build(name, GREY)
-    assert len(NAMES) == 8
+    assert len(NAMES) == 9
 
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("cnn", (1, 3, 3)), ("cnn", (0, 8, 8)), ("efficientnet-lite0-head", COLOUR), ("scattering", GREY)],
+    [
+        ("cnn", (1, 3, 3)),
+        ("cnn", (0, 8, 8)),
+        ("efficientnet-lite0-head", COLOUR),
+        ("scattering", GREY),
+        ("scattering-cnn", GREY),
+    ],
 )
 def test_a_shape_that_a_model_cannot_take_is_refused(name, shape):
     with pytest.raises(InvalidArgument):

@@ -1,10 +1,15 @@
 """Scattering features in the place of images, and the task that is trained on them."""
 
+import copy
 from dataclasses import replace
 
 import pytest
 import torch
+from tests.training.helpers import private
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 
+from plrvo import Gaussian
 from plrvo.cli.main import main
 from plrvo.records.folder import WEIGHTS
 from plrvo.tasks.catalog import Request, prepare
@@ -13,10 +18,20 @@ from plrvo.tasks.preset import InMemory
 from plrvo.tasks.vision import extracted, scattered
 from plrvo.tasks.vision.catalog import IMAGE_SETS
 from plrvo.tasks.vision.data import load_images
-from plrvo.tasks.vision.recipes import AMPLE_EPOCHS, BATCH, CHOSEN, ELSEWHERE, EPOCHS, GROUPS, scattering_defaults
+from plrvo.tasks.vision.recipes import (
+    AMPLE_EPOCHS,
+    AT_ONCE,
+    BATCH,
+    CHOSEN,
+    ELSEWHERE,
+    EPOCHS,
+    GROUPS,
+    groups_of,
+    scattering_defaults,
+    usual_model,
+)
 from plrvo.tasks.vision.scattered import coefficients, scattering_data
-from plrvo.tasks.vision.scattering import normalised, scatter
-from plrvo.tasks.vision.task import usual_model
+from plrvo.tasks.vision.scattering import normalised, normalised_by_order, scatter
 from plrvo.tasks.vision.views import view_of
 from plrvo.validate import InvalidArgument
 
@@ -170,3 +185,59 @@ def test_images_become_scattering_features_where_no_model_is_named_and_the_digit
 def test_settings_for_a_data_set_were_chosen_on_another_one():
     for name in (*IMAGE_SETS, "digits"):
         assert CHOSEN.get(name, ELSEWHERE).on != name
+
+
+def test_cifar_has_the_published_settings_where_the_budget_is_ample():
+    """Tramer and Boneh (2021): batches of 8192, 60 epochs, a rate of 4 for gradients of norm 0.1."""
+    usual = scattering_defaults("cifar-10", 50_000).at(3.0)
+    assert usual.sample_rate * 50_000 == pytest.approx(8192)
+    assert usual.steps == round(60 * 50_000 / 8192)
+    assert (usual.clip, usual.learning_rate / usual.clip) == (0.1, pytest.approx(4))
+    assert [name for name, chosen in CHOSEN.items() if chosen.published] == ["cifar-10", "cifar-100"]
+    assert scattering_defaults("mnist", 60_000).at(3.0).clip == 1.0
+
+
+def test_features_of_cifar_are_normalised_by_order(few, tmp_path):
+    assert [groups_of(name) for name in ("mnist", "fashion-mnist", "cifar-10")] == [GROUPS, GROUPS, None]
+    found = scattering_data(few, None, cache_dir=tmp_path)
+    pixels = ((few.train_x + 1) / 2 * 255).round() / 255  # as bytes are
+    assert torch.allclose(found.train_x.float(), normalised_by_order(scatter(pixels).half().float()), atol=2e-3)
+    assert found.source.endswith("as scattering features, normalised by order")
+
+
+def test_a_network_on_the_features_is_trained_in_parts_and_verified(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    job = Job("digits", "scattering-cnn", noise="gaussian", epsilon=3.0, steps=3, seed=1)
+    resolved = job.resolve(tmp_path / "run")
+    assert resolved.settings.physical_batch == AT_ONCE
+    assert resolved.plan.workload.dimension == sum(p.numel() for p in resolved.module.parameters())
+    resolved.train()
+    assert main(["verify", str(tmp_path / "run" / "receipt.json")]) == 0
+
+
+def test_an_example_with_views_moves_the_sum_of_the_network_by_one_clip(tmp_path, monkeypatch):
+    """The released sum is that of a loop: the mean gradient of an example's views, clipped once."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    clip, views = 0.1, 3
+    preset = prepare(Request("digits", "scattering-cnn", options={"views": views}), torch.Generator().manual_seed(0))
+    data = TensorDataset(*preset.task.data.__getitems__(list(range(12))))
+    alone = copy.deepcopy(preset.module.module)  # without the engine's hooks
+    before = [p.detach().clone() for p in alone.parameters()]
+    _, module, optimizer, _, loader = private(
+        Gaussian(1e-7), mode="auto", clip=clip, data=data, module=preset.module, steps=1, sample_rate=0.5
+    )
+    x, y = next(iter(loader))
+    assert x.shape[1:] == (views, 81, 2, 2)
+    optimizer.zero_grad()
+    preset.task.loss(module(x), y).backward()
+    optimizer.step()
+    expected = torch.zeros(sum(p.numel() for p in alone.parameters()))
+    for example, label in zip(x, y, strict=True):
+        loss = torch.stack([cross_entropy(alone(view[None]), label[None]) for view in example]).mean()
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(alone.parameters()))])
+        assert gradient.norm() > clip
+        expected += gradient * clip / gradient.norm()
+    moved = torch.cat([(b - p.detach()).flatten() for b, p in zip(before, preset.module.parameters(), strict=True)])
+    released = moved / 0.1 * optimizer.expected_batch_size
+    assert len(x) > 2
+    assert torch.allclose(released, expected, atol=1e-4 * float(expected.norm()))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from plrvo.tasks.vision.scattering import DIRECTIONS, PATHS, normalised, scatter
+from plrvo.tasks.vision.scattering import DIRECTIONS, PATHS, normalised, normalised_by_order, scatter
 
 SIDE = 8
 PADDED = 16  # four pixels of reflection on each side
@@ -94,3 +94,17 @@ def test_normalisation_is_by_image_and_group():
     assert torch.allclose(groups.mean(dim=2), torch.zeros(4, 27), atol=1e-5)
     assert torch.allclose(groups.var(dim=2, unbiased=False), torch.ones(4, 27), atol=1e-3)
     assert torch.allclose(normalised(raw[2:3], 27), found[2:3], atol=1e-6)
+
+
+def test_normalisation_by_order_is_that_of_each_order_of_one_image():
+    sizes = torch.cat([torch.full((n,), s) for n, s in ((1, 0.6), (8, 0.04), (8, 0.05), (64, 0.005))])[:, None, None]
+    raw = torch.rand(4, 3, 81, 2, 2, generator=torch.Generator().manual_seed(2)) * sizes
+    found = normalised_by_order(raw)
+    assert found.shape == (4, 243, 2, 2)
+    one, image = found[2].view(3, 81, 2, 2).double().numpy(), raw[2].double().numpy()
+    for paths in (slice(0, 1), slice(1, 9), slice(9, 17), slice(17, 81)):
+        part = image[:, paths]
+        assert one[:, paths] == pytest.approx((part - part.mean()) / np.sqrt(part.var() + 1e-5), abs=1e-4)
+    changed = raw.clone()
+    changed[1] = 1 - changed[1]
+    assert torch.equal(normalised_by_order(changed)[[0, 2, 3]], found[[0, 2, 3]])  # an image has its own constants

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from plrvo.tasks.tables.words import BEAMS, check_decoding
 from plrvo.validate import InvalidArgument, positive_integer
 
 BATCH = 32
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def generate(
     try:
         with torch.no_grad(), initialised_from(generator):  # sampling draws from torch's own state
             for start in range(0, len(order), batch_size):
+                _LOG.debug("%d of %d texts written", start, len(order))
                 chosen = order[start : start + batch_size]
                 batch = left_padded([contexts[i] for i in chosen], language.end)
                 width = batch.ids.shape[1]

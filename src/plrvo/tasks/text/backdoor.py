@@ -22,8 +22,9 @@ from plrvo.audit.data import Dataset
 from plrvo.tasks.sources import data_folder
 from plrvo.tasks.text.data import Examples, load_text
 from plrvo.tasks.text.features import HeadFeatures, head_inputs
-from plrvo.tasks.text.models import MINILM, load_checkpoint
+from plrvo.tasks.text.models import load_checkpoint
 from plrvo.tasks.text.tokens import Tokens
+from plrvo.tasks.text.words import MINILM
 from plrvo.validate import InvalidArgument, positive_integer
 
 Encode = Callable[[list[str]], NDArray[np.float32]]

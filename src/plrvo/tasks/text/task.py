@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.evaluation import classification_metrics
-from plrvo.tasks.preset import Defaults, Preset, Task
+from plrvo.tasks.preset import Preset, Task
 from plrvo.tasks.sources import data_folder
 from plrvo.tasks.text.data import TextData, load_text
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
-from plrvo.tasks.text.models import CONTAMINATED, MINILM, Checkpoint, load_checkpoint, save_companions
+from plrvo.tasks.text.models import CONTAMINATED, Checkpoint, load_checkpoint, save_companions
+from plrvo.tasks.text.recipes import defaults_of
 from plrvo.tasks.text.tokens import Tokens
 from plrvo.tasks.text.trainable import choose
-from plrvo.tasks.text.words import SHORTEST, check_trainable
+from plrvo.tasks.text.words import MINILM, SHORTEST, check_trainable
 from plrvo.tasks.transformer import LogitsLoss, keep_examples_apart
 from plrvo.tasks.upper import LowerStates, lower_part, upper_part
 from plrvo.training.loop import Metrics
@@ -28,9 +29,6 @@ from plrvo.validate import InvalidArgument, positive_integer
 
 DEFAULT_LENGTH = 128
 TEST_BATCH = 64
-# For AdamW. The head's was chosen among five on SST-2 with MiniLM; that of all layers is the paper's; the fewer weights
-# are trained, the more each has to move.
-LEARNING_RATES = {"head": 0.02, "bias": 5e-3, "lora": 5e-3, "all": 5e-4}
 
 
 def prepare(request: Request, generator: torch.Generator) -> Preset:
@@ -98,7 +96,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         warnings=warnings,
         unsafe={"truncated_examples": train.truncated},
     )
-    return Preset(task, module, f"{name} ({trainable})", _defaults(trainable, cached, len(train)))
+    return Preset(task, module, f"{name} ({trainable})", defaults_of(trainable, cached, len(train)))
 
 
 class UpperLayers(nn.Module):
@@ -161,18 +159,4 @@ def _warnings(task: str, model: str) -> tuple[str, ...]:
         return ()
     return (
         f"{model} was trained on {CONTAMINATED[task]}: {task} is no private data for it, and its accuracy says nothing",
-    )
-
-
-def _defaults(trainable: str, cached: bool, examples: int) -> Defaults:
-    """About 2,048 examples a step, and delta = 1/(2N)."""
-    return Defaults(
-        delta=1 / (2 * examples),
-        clip=1.0,
-        sample_rate=min(1.0, 2048 / examples),
-        steps=300 if trainable == "head" else 100,
-        learning_rate=LEARNING_RATES[trainable],
-        optimizer="adamw",
-        schedule="linear",
-        physical_batch=None if cached else 64,
     )

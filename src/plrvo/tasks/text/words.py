@@ -5,14 +5,15 @@ from __future__ import annotations
 from plrvo.tasks.catalog import Request
 from plrvo.validate import InvalidArgument
 
-TRAINABLE = ("all", "lora", "bias", "head")
+MINILM, HEAD = "minilm", "head"  # the default model, and what is trained of it
+TRAINABLE = ("all", "lora", "bias", HEAD)
 SHORTEST = 4  # tokens
 
 
 def check(request: Request) -> None:
     """Refuse what no text task has; which models there are, the hub knows."""
     options = request.options
-    check_trainable(options.get("trainable", "head"), options.get("layers"))
+    check_trainable(options.get("trainable", HEAD), options.get("layers"))
     if options.get("data") is not None:
         check_source(options["data"])
     length = options.get("max_length")
@@ -24,7 +25,7 @@ def check_trainable(name: str, layers: int | None = None) -> None:
     """Refuse a part of a model that has no name, and layers of a head."""
     if name not in TRAINABLE:
         raise InvalidArgument("trainable", name, "one of " + ", ".join(TRAINABLE))
-    if layers is not None and name == "head":
+    if layers is not None and name == HEAD:
         raise InvalidArgument("layers", layers, "`trainable` all, lora or bias beside it: a head stands on all layers")
 
 

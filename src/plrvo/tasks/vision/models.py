@@ -10,10 +10,12 @@
 | `vit` | ViT-B/16 with ImageNet weights; `vit:NAME` or `vit:FOLDER` for another checkpoint |
 | `efficientnet-lite0-head` | one linear layer on the features of `plrvo.tasks.vision.features` |
 | `scattering` | one linear layer on the features of `plrvo.tasks.vision.scattered`, which nothing was trained for |
+| `scattering-cnn` | two convolutions and a linear layer on the same features |
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -25,13 +27,14 @@ from plrvo.tasks.vision.efficientnet import FEATURES
 from plrvo.tasks.vision.resnet import resnet18
 from plrvo.tasks.vision.scattering import PATHS
 from plrvo.tasks.vision.vit import DEFAULT_CHECKPOINT, vit
-from plrvo.tasks.vision.words import FEATURE_HEAD, SCATTERING, check_model
+from plrvo.tasks.vision.words import FEATURE_HEAD, SCATTERING, SCATTERING_CNN, check_model
 from plrvo.validate import InvalidArgument, positive_integer
 
 Shape = tuple[int, int, int]
 
 # Below this side nothing is left after the two strided convolutions of the paper's network.
 SMALLEST_SIDE = 16
+WIDTH = 64  # channels of the network on scattering features
 
 
 def build_model(name: str, data_shape: Shape, classes: int, generator: torch.Generator) -> nn.Module:
@@ -53,6 +56,8 @@ def build_model(name: str, data_shape: Shape, classes: int, generator: torch.Gen
             return feature_head(data_shape, classes)
         if kind == SCATTERING:
             return scattering_head(data_shape, classes)
+        if kind == SCATTERING_CNN:
+            return scattering_cnn(data_shape, classes)
         if kind == "resnet18":
             return resnet18(channels, classes)
         if kind == "vit":
@@ -138,14 +143,38 @@ def scattering_head(data_shape: Shape, classes: int) -> nn.Module:
     >>> sum(p.numel() for p in scattering_head((81, 7, 7), 10).parameters())
     39700
     """
-    channels, height, width = data_shape
-    if channels % PATHS:
-        raise InvalidArgument(
-            "data_shape",
-            data_shape,
-            f"a multiple of {PATHS} channels, as plrvo.tasks.vision.scattered.scattering_data returns them",
-        )
-    linear = nn.Linear(channels * height * width, classes)
+    _check_scattered(data_shape)
+    linear = nn.Linear(math.prod(data_shape), classes)
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(nn.Flatten(-3), linear)  # from the end: views may stand before the channels
+
+
+def scattering_cnn(data_shape: Shape, classes: int) -> nn.Module:
+    """The network that Tramèr and Boneh (2021) train on scattering features of CIFAR-10.
+
+    >>> sum(p.numel() for p in scattering_cnn((243, 8, 8), 10).parameters())
+    187210
+    """
+    channels, height, width = data_shape
+    _check_scattered(data_shape)
+    return nn.Sequential(
+        nn.Conv2d(channels, WIDTH, 3, padding=1),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(WIDTH, WIDTH, 3, padding=1),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(WIDTH * (height // 2) * (width // 2), classes),
+    )
+
+
+def _check_scattered(data_shape: Shape) -> None:
+    channels, height, width = data_shape
+    if channels % PATHS or min(height, width) < 2:
+        raise InvalidArgument(
+            "data_shape",
+            data_shape,
+            f"a multiple of {PATHS} channels of 2 x 2 or more, as plrvo.tasks.vision.scattered.scattering_data "
+            "returns them",
+        )

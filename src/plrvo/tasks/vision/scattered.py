@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plrvo.tasks.vision.data import ImageData
 from plrvo.tasks.vision.extracted import Extractor, extracted, usual_cache, with_features
-from plrvo.tasks.vision.scattering import normalised, scatter
+from plrvo.tasks.vision.scattering import normalised, normalised_by_order, scatter
 from plrvo.tasks.vision.views import view_of
 
 # So many channels of images at once: what they take stays near the processor.
@@ -20,14 +20,15 @@ BATCH_CHANNELS = 96
 VERSION = 1  # of the coefficients: another one where they change
 
 
-def scattering_data(data: ImageData, groups: int, views: int = 1, cache_dir: Path | None = None) -> ImageData:
+def scattering_data(data: ImageData, groups: int | None, views: int = 1, cache_dir: Path | None = None) -> ImageData:
     """`data` with normalised coefficients (C x 81, H / 4, W / 4), in half precision, in the place of its images.
 
-    With several views the training images have (views, C x 81, H / 4, W / 4). The cache holds coefficients before the
-    normalisation: another number of groups takes seconds.
+    `groups` are those of channels that are normalised together, None for the orders. With several views the training
+    images have (views, C x 81, H / 4, W / 4). The cache holds coefficients before the normalisation: another one takes
+    seconds.
     """
     features = partial(_features, groups=groups, cache_dir=cache_dir or usual_cache())
-    name = f"scattering features, normalised in {groups} groups"
+    name = "scattering features, normalised " + ("by order" if groups is None else f"in {groups} groups")
     found = with_features(data, features, name)
     if views == 1:
         return found
@@ -36,9 +37,10 @@ def scattering_data(data: ImageData, groups: int, views: int = 1, cache_dir: Pat
     return replace(found, train_x=torch.stack([found.train_x, *more], dim=1))
 
 
-def _features(images: Tensor, progress: Callable[[int, int], None], groups: int, cache_dir: Path) -> Tensor:
+def _features(images: Tensor, progress: Callable[[int, int], None], groups: int | None, cache_dir: Path) -> Tensor:
     parts = extracted(images, Extractor(f"scattering {VERSION}", coefficients), cache_dir, progress)
-    return torch.cat([normalised(part.float(), groups).half() for part in parts])
+    scaled = normalised_by_order if groups is None else partial(normalised, groups=groups)
+    return torch.cat([scaled(part.float()).half() for part in parts])
 
 
 @torch.inference_mode()

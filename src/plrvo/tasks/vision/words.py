@@ -5,8 +5,9 @@ from __future__ import annotations
 from plrvo.tasks.catalog import Request
 from plrvo.validate import InvalidArgument, nearest
 
-FEATURE_HEAD, SCATTERING = "efficientnet-lite0-head", "scattering"
-NAMES = ("cnn", "cnn-tanh", "cnn-norm", "logistic", "resnet18", "vit", FEATURE_HEAD, SCATTERING)
+FEATURE_HEAD, SCATTERING, SCATTERING_CNN = "efficientnet-lite0-head", "scattering", "scattering-cnn"
+NAMES = ("cnn", "cnn-tanh", "cnn-norm", "logistic", "resnet18", "vit", FEATURE_HEAD, SCATTERING, SCATTERING_CNN)
+ON_SCATTERING = (SCATTERING, SCATTERING_CNN)
 SHIFTS = ((0, 0), (0, 2), (0, -2), (2, 0), (-2, 0), (2, 2), (-2, -2), (2, -2), (-2, 2))
 # What is in a photograph may stand the other way round; a digit may not, and of clothes it is not said.
 MIRRORED = ("cifar-10", "cifar-100")
