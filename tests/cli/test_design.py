@@ -37,6 +37,21 @@ def test_design_meets_the_budget_with_the_accountant_that_was_asked_for(capsys, 
         assert account[name] == pytest.approx(result[name], rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "more", "clips"),
+    [("3", [], "1 to 2"), ("0.02", [], "0.01 to 0.02"), ("3", ["--clip-max", "0.5"], "0.25 to 0.5")],
+)
+def test_without_clips_it_takes_some_and_says_which(capsys, epsilon, more, clips):
+    asked = ["design", "--epsilon", epsilon, *CNN[:6], *more]
+    assert main(asked) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("Use gaussian noise")
+    assert f"Clips from {clips}, for want of --clip-min" in told
+    low = float(clips.split()[0])
+    given = run_json(capsys, *asked, "--clip-min", str(low))
+    assert run_json(capsys, *asked) == given
+
+
 def test_design_explains_itself_in_words(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["design", *BUDGET, *CNN]) == 0
@@ -122,7 +137,9 @@ def test_the_recommended_noise_is_saved(capsys, tmp_path):
         (["--epsilon", "-1", *CNN], "--epsilon -1.0"),
         (["--epsilon", "nan", *CNN], "--epsilon nan"),
         (CNN, "--epsilon (missing)"),
-        ([*BUDGET, *CNN[:6]], "--clip-min (missing)"),
+        ([*BUDGET, *CNN[:4]], "--dimension (missing)"),
+        (CNN[:6], "--epsilon (missing)"),
+        ([*BUDGET, *CNN[:6], "--clip-max", "-1"], "--clip-max -1.0"),
         ([*BUDGET, *CNN[:6], "--clip-min", "0"], "--clip-min 0.0"),
         (["--epsilon", "1", "--delta", "1", *CNN], "--delta 1.0"),
         ([*BUDGET, *CNN[2:]], "--sample-rate (missing)"),

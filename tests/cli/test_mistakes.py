@@ -70,7 +70,6 @@ calibrate --noise laplace --epsilon 1 {WORK} | --clip
 calibrate --noise gaussian --epsilon 1 --target-delta 1 | did you mean --delta
 calibrate --noise gaussian --epsilon 1 --noise-multiplier 1 {WORK} | --noise-multiplier
 calibrate --noise gamma --k 0 --epsilon 1 --clip 1 --dimension 5 {WORK} | --k 0.0
-{DESIGN} | --clip-min
 {DESIGN} --clip 1 | did you mean --clip-min
 {DESIGN} --clip-min 1 --clip-max 0.5 | --clip-max 0.5
 {DESIGN} --clip-min nan | --clip-min nan

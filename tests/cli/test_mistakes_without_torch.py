@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from plrvo.records.folder import RECEIPT
+from plrvo.records.folder import CHECKPOINT, RECEIPT
 from plrvo.tasks import settings
 from plrvo.tasks.choices import OPTIMIZERS
 
@@ -48,6 +48,11 @@ MISTAKES = [
     ([*TRAIN, "--correlation", "banded:x", "--epochs", "2"], "--correlation banded:x: expected identity"),
     ([*TRAIN, "--correlation", "banded:²", "--epochs", "2"], "--correlation banded:²: expected identity"),
     ([*TRAIN, "--correlation", "tree"], "--epochs (missing)"),
+    ([*TRAIN, "--delta", "0.01"], "--delta 0.01: expected less than 1/N = 0.000693"),
+    (["train", "e2e", "--epsilon", "3", "--delta", "0.01"], "--delta 0.01: expected less than 1/N = 2.38e-05"),
+    (["train", "sst2", "--epsilon", "3", "--delta", "0.01"], "--delta 0.01: expected less than 1/N = 1.48e-05"),
+    (["train", "sst2", "--epsilon", "3", "--momentum", "0.5"], "--momentum 0.5: expected no value beside --optimizer"),
+    ([*TUNE, "--delta", "0.01"], "--delta 0.01: expected less than 1/N"),
     ([*TRAIN, "--audit", "100", "--delta", "0.5"], "--audit 100: expected more of them"),
     (["train", "sst2", "--epsilon", "3", "--trainable", "tail"], "--trainable tail: expected one of all"),
     (["train", "sst2", "--epsilon", "3", "--data", "x"], "--data x: expected hf:NAME"),
@@ -56,6 +61,10 @@ MISTAKES = [
     ([*TRAIN, "--out", "held"], "--out held: expected a new folder"),
     ([*TRAIN, "--out", "a-file"], "--out a-file: expected a folder"),
     (["train", "--resume", "--out", "nothing"], "--resume nothing: expected a folder that holds checkpoint"),
+    ([*TRAIN, "--resume", "--out", "begun", "--lr", "0.7"], "--lr 0.7: expected no value, as in the run that"),
+    (["train", "--resume", "--out", "begun", "--steps", "9"], "--steps 9: expected 5, as in the run that"),
+    (["train", "mnist", "--resume", "--out", "begun"], "TASK mnist: expected digits, as in the run that"),
+    (["train", "--resume", "--out", "begun", "--budget", "x"], "x: expected no value: the run began without"),
     ([*TRAIN, "--budget", "none.budget"], "none.budget: expected an account"),
     (["train", "digits", "--plan", "none.json"], "none.json"),
     ([*TUNE, "--momentum", "nan"], "--momentum nan"),
@@ -82,6 +91,10 @@ def answers(tmp_path_factory):
     (folder / "held").mkdir()
     (folder / "held" / RECEIPT).touch()
     (folder / "a-file").touch()
+    (folder / "begun").mkdir()
+    record = json.dumps({"extra": {"job": {"task": "digits", "noise": "auto", "epsilon": 3.0, "steps": 5}}})
+    header = json.dumps({"__metadata__": {"record": record}}).encode()
+    (folder / "begun" / CHECKPOINT).write_bytes(len(header).to_bytes(8, "little") + header)
     before = sorted(folder.rglob("*"))
     asked = json.dumps([words for words, _ in MISTAKES])
     done = subprocess.run(

@@ -1,8 +1,9 @@
-"""What is told of a delta that nobody chose, and of the account of a run."""
+"""What is told of a delta that nobody chose, of the account of a run, and of the texts that a model writes."""
 
 import plrvo
 from plrvo.cli.main import main
 from plrvo.cli.train import _default_delta
+from plrvo.cli.train_result import finish
 from plrvo.tasks.job import Job
 
 
@@ -32,3 +33,10 @@ def test_an_account_is_shown_by_its_name(tmp_path, capsys):
     assert main(["verify", out]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "account:" in line]
     assert line.endswith(", entry 1 (--budget FILE compares it)")
+
+
+def test_how_good_the_texts_are_is_told_beside_the_loss(tmp_path, capsys):
+    history = [{"step": 1, "loss": 1.5, "bleu": 0.39967, "rouge_l": 0.5}]
+    finish(tmp_path, history, "e2e", False, {"loss": 1.5, "private": False}, "loss")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["test loss 1.5", "bleu 0.3997, rouge l 0.5"]

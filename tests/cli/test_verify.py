@@ -9,6 +9,8 @@ import pytest
 from tests.records.receipts import KINDS, changed
 from tests.test_validate import HARMFUL
 
+from plrvo.audit.receipt import Examined
+from plrvo.cli import verify
 from plrvo.cli.main import main
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
@@ -51,8 +53,32 @@ def test_a_verified_receipt_names_its_guarantee(runs, name, capsys):
     assert "certified epsilon" in text
     assert "at delta 1e-05" in text
     assert f"adjacency: {receipt['adjacency']}" in text
+    assert "privacy unit: one training example" in text
+    assert found["unit"] == "one training example"
     assert "steps: 6 of the plan's 6" in text
     assert f"arithmetic: {receipt['arithmetic']}" in text
+
+
+@pytest.mark.parametrize(
+    ("certified", "line"),
+    [
+        (9.0, "for all texts of one table (at most 3 examples): certified epsilon 9 at delta 1e-05"),
+        (None, "for all texts of one table (at most 3 examples): no epsilon is certified at this delta"),
+    ],
+)
+def test_the_unit_of_privacy_and_the_number_of_a_group_are_told(runs, certified, line, capsys, monkeypatch):
+    group = {"of": "all texts of one table", "size": 3, "certified": certified, "delta": 1e-5}
+
+    def examined(path, account):
+        content = json.loads(Path(path).read_text())
+        content["task"]["unit"] = "one pair of a table and a text"
+        return Examined({**content, "group": group}, path)
+
+    monkeypatch.setattr(verify, "examine", examined)
+    text = printed(runs["poisson"], capsys)
+    assert "privacy unit: one pair of a table and a text\n" in text
+    assert line in text
+    assert told(runs["poisson"], capsys)["group"] == group
 
 
 @pytest.mark.parametrize(("name", "seeded"), [("poisson", False), ("exact", True), ("audited", True)])

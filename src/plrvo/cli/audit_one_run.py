@@ -16,6 +16,7 @@ from plrvo.cli import audit_common as common
 from plrvo.cli import options, show
 from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
+from plrvo.cli.signs import Signs
 from plrvo.cli.train_options import options_of_a_job
 from plrvo.noise.specification import OPTIONS, Specification
 from plrvo.tasks.beforehand import check_beforehand
@@ -74,7 +75,7 @@ def one_run(
     from plrvo.tasks.audited import CanaryObserver  # torch comes with it: mistakes in words are told by now
     from plrvo.training.loop import Interrupted
 
-    with tempfile.TemporaryDirectory() as folder:
+    with Signs(job.task), tempfile.TemporaryDirectory() as folder:
         resolved = job.resolve(Path(folder) / "one-run audit")  # so is its entry in an account called
         plan, observer = resolved.plan, resolved.task.observer
         if plan is None or not isinstance(observer, CanaryObserver):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -17,13 +17,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.cli import options, show
-from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_verdict
+from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_clips, tell_verdict
 from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import batches, proposed
 from plrvo.designer.designed import design as search
 from plrvo.files import check_figure, write_figure
 from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 
+_CLIPS = (1.0, 0.1, 0.01, 0.001)  # the smallest where none is given: the first that will do
 _PATIENCE = 1.0  # seconds after which a bar appears
 
 
@@ -44,7 +45,11 @@ def design(
     dimension: options.DimensionOption = None,
     clip_min: Annotated[
         float | None,
-        typer.Option("--clip-min", help="Smallest clip with which the model learns.", rich_help_panel=options.WORK),
+        typer.Option(
+            "--clip-min",
+            help="Smallest clip with which the model learns; 1, or less for little budgets, unless given.",
+            rich_help_panel=options.WORK,
+        ),
     ] = None,
     clip_max: Annotated[
         float | None,
@@ -112,7 +117,7 @@ def design(
 
     With --minutes it compares batch sizes that fit in the time, by their noise; no data is looked at.
 
-    Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010 --clip-min 0.1
+    Example: plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010
     """
     if minutes is not None or speed is not None:
         beside: dict[str, Any] = {"sample_rate": sample_rate, "steps": steps, "plan": plan, "noise": noise}
@@ -136,17 +141,18 @@ def design(
         if loaded is not None:
             found = explain(loaded, epsilon, accountant)
         else:
-            work = _workload(clip_min, sample_rate, steps, dimension)
-            required(epsilon=epsilon)
-            found = search(
-                work,
-                epsilon,  # type: ignore[arg-type]
-                options.DEFAULT_DELTA if delta is None else delta,
-                clip_max=clip_max,
-                accountant=accountant,
-                dataset_size=dataset_size,
-                limits=Limits() if k_max is None else Limits(k_max=k_max),
-                progress=lambda share: progress(0.8 * share),
+            found = _searched(
+                _smallest_clips(clip_min, clip_max),
+                lambda clip: search(
+                    _workload(clip, sample_rate, steps, dimension),
+                    _needed(epsilon),
+                    options.DEFAULT_DELTA if delta is None else delta,
+                    clip_max=clip_max,
+                    accountant=accountant,
+                    dataset_size=dataset_size,
+                    limits=Limits() if k_max is None else Limits(k_max=k_max),
+                    progress=lambda share: progress(0.8 * share),
+                ),
             )
         result = found.explanation()
         progress(1.0)
@@ -164,6 +170,8 @@ def design(
     else:
         if loaded is None:
             tell_choice(chosen)
+            if clip_min is None:
+                tell_clips(found)
         else:
             tell_verdict(plan, loaded, found.problem.epsilon)  # type: ignore[arg-type]
         tell(found, chosen, {f"plan with {chosen.noise.kind} noise": save, "picture": plot}, verbose)
@@ -219,6 +227,30 @@ def _batches(
     else:
         tell_batches(found, chosen)
     return 0
+
+
+def _smallest_clips(smallest: float | None, largest: float | None) -> tuple[float, ...]:
+    """As given, or half of the largest, or some to try: noise scales with the clip, and which is best does not."""
+    if smallest is None and largest is not None:
+        positive(clip_max=largest)
+        return (largest / 2,)
+    return _CLIPS if smallest is None else (smallest,)
+
+
+def _searched(clips: Sequence[float], found_at: Callable[[float], Design]) -> Design:
+    """What the first of these clips gives for which there is Gamma noise: the paper bounds its width by a number."""
+    for clip in clips[:-1]:
+        try:
+            return found_at(clip)
+        except InvalidArgument as error:
+            if error.argument != "epsilon":
+                raise
+    return found_at(clips[-1])
+
+
+def _needed(epsilon: float | None) -> float:
+    required(epsilon=epsilon)
+    return epsilon  # type: ignore[return-value]
 
 
 def _workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:

@@ -39,6 +39,15 @@ def tell_choice(chosen: Plan) -> None:
     Console(highlight=False).print(line)
 
 
+def tell_clips(found: Design) -> None:
+    """Say which clips were searched where nobody named the smallest."""
+    low, high = found.problem.clip_min, found.problem.clip_max
+    Console(highlight=False).print(
+        f"Clips from {low:g} to {high:g}, for want of --clip-min: noise scales with the clip, and which is best does "
+        "not depend on it."
+    )
+
+
 def tell(found: Design, chosen: Plan, files: dict[str, Path | None], verbose: bool) -> None:
     """Print the reasons; `chosen` is the plan that --save writes."""
     console, comparison = Console(highlight=False), found.comparison

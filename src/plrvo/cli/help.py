@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 NARROWEST, WIDEST = 60, 100
 _COLUMN = 28  # where what an option does begins
 _EXAMPLE = "Example:"
+SPECIAL, _TYPED = "special_help", "plrvo.typed"
 _WORDS = {float: "NUMBER", int: "COUNT", Path: "PATH", str: "TEXT"}
 
 
@@ -169,11 +170,18 @@ class _Described:
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns))
-        formatter.write(describe(self, ctx.command_path).text(width))
+        told, words = describe(self, ctx.command_path), ctx.meta.get(_TYPED, ())
+        special = getattr(getattr(self, "callback", None), SPECIAL, None)
+        formatter.write((special(told, words) if special else told).text(width))
 
 
 class Command(_Described, TyperCommand):
-    """A command with this help."""
+    """A command with this help; what its function has as `SPECIAL` fits it to the words that were typed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_TYPED] = tuple(args)
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
 
 
 class Group(_Described, TyperGroup):

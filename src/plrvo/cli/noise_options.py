@@ -13,6 +13,7 @@ import typer
 
 from plrvo.cli.options import NOISE, option_name, spelled
 from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, Specification
+from plrvo.records.described import blaming
 from plrvo.tasks.job import NO_NOISE
 
 NOT_GIVEN = Specification()
@@ -34,7 +35,9 @@ def with_noise_options(*, widths: bool = True) -> Callable[[Callable[..., Any]],
         def run(**values: Any) -> Any:
             given = {option.name: values.pop(option.name) for option in offered}
             kind, file = given.pop("noise"), given.pop("noise_file")
-            return command(noise=Specification(None if kind is None else kind.value, given, file), **values)
+            described = Specification(None if kind is None else kind.value, given, file)
+            with blaming(described):
+                return command(noise=described, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -13,6 +13,7 @@ from rich.console import Console
 from plrvo.cli import options, show
 from plrvo.cli.noise_options import noise_parameters
 from plrvo.cli.progress import StepProgress
+from plrvo.cli.signs import Signs
 from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
 from plrvo.tasks.beforehand import check_beforehand
@@ -57,6 +58,11 @@ def train(
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     job = Job.resumed(out, words) if resume else Job.read(words)
     check_beforehand(job, out, resume)
+    with Signs(job.task):
+        return _trained(job, out, resume, verbose, as_json)
+
+
+def _trained(job: Job, out: Path, resume: bool, verbose: bool, as_json: bool) -> int:
     resolved = job.resolve(out, resume)
     from plrvo.training.loop import Interrupted  # like all of torch, when mistakes in words have been told
 
@@ -99,7 +105,7 @@ def _default_delta(job: Job, size: int, delta: float) -> str:
 
     That of images does not, though it is 1/(2N) of 50,000.
     """
-    from plrvo.tasks.preset import Defaults
+    from plrvo.tasks.defaults import Defaults
 
     if job.delta is not None or job.plan is not None or delta != 1 / (2 * size) or delta == Defaults.delta:
         return ""

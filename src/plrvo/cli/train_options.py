@@ -14,6 +14,8 @@ import typer
 from plrvo.accounting.correlated.named import BATCH
 from plrvo.accounting.correlated.named import NAMES as CORRELATIONS
 from plrvo.cli import options
+from plrvo.cli.help import SPECIAL
+from plrvo.cli.task_help import of_task
 from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.tasks.job import Job
 
@@ -26,17 +28,19 @@ DataDirOption = Annotated[Path | None, typer.Option("--data-dir", help=_DATA_DIR
 PANELS: dict[str, dict[str, str | None]] = {
     USUAL: {
         "epsilon": "Privacy budget.",
-        "model": "Images: scattering (the default), cnn-norm (the default for digits), cnn, cnn-tanh, logistic, "
-        "resnet18, vit:NAME_OR_FOLDER, efficientnet-lite0-head. Text: minilm (the default), or the hub name or "
-        "folder of a checkpoint. Tables: stories15M (the default), smollm2, or the hub name or folder of a causal "
+        "model": "Images: scattering (the default), scattering-cnn, cnn-norm (the default for digits), cnn, cnn-tanh, "
+        "logistic, resnet18, vit:NAME_OR_FOLDER, efficientnet-lite0-head. Text: minilm (the default), or the hub name "
+        "or folder of a checkpoint. Tables: smollm2 (the default), stories15M, or the hub name or folder of a causal "
         "language model.",
         "seed": "Makes the run repeatable, and not private against whoever knows it.",
         "data_dir": _DATA_DIR,
     },
     "Learning": {
-        "trainable": "Text: all, lora, bias or head (the default; for tables, all is).",
-        "layers": "Text: train in the last so many layers only, on what those beneath make of each example, once.",
-        "max_length": "Text: tokens at which an example is cut.",
+        "trainable": "Text: all, lora, bias or head (the default). Tables: all, lora, bias or head; by default lora in "
+        "the last eight layers of smollm2, and all of other models.",
+        "layers": "Text, tables: train in the last so many layers only, on what those beneath make of each example, "
+        "once.",
+        "max_length": "Text, tables: tokens at which an example is cut.",
         "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
         "optimizer": "sgd, adam or adamw.",
         "schedule": "Of the learning rate: constant, linear or cosine (both to zero), or warmup.",
@@ -49,10 +53,10 @@ PANELS: dict[str, dict[str, str | None]] = {
         "grad_sample_mode": "auto, bookkeeping, hooks, ghost or functorch.",
     },
     "Run": {
-        "limit": "Text: train on the first so many examples only.",
+        "limit": "Text, tables: train on the first so many examples only.",
         "references": "Tables: train on so many texts of each table only.",
         "test_limit": "Tables: test on so many tables, evenly spread.",
-        "beams": "Tables: width of the beam search; 1 is greedy.",
+        "beams": "Tables: width of the beam search; by default 1, which is greedy. 4 take many times as long.",
         "top_p": "Tables: draw texts from the likeliest tokens instead.",
         "data": "Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.",
         "physical_batch": "At most so many examples in memory at once.",
@@ -67,7 +71,8 @@ PANELS: dict[str, dict[str, str | None]] = {
         "grid": "With --exact: the unit of the integers; chosen by default.",
     },
     options.BUDGET: {
-        "delta": "Failure probability of the guarantee; 1e-5 for images, 1/(2N) for text by default.",
+        "delta": "Failure probability of the guarantee; by default 1e-5 for images, 1/(2N) for text, the "
+        "smaller of the two for tables.",
         "budget": "Account to charge the run to (`plrvo budget create`), a file or a URL; refused where it is short.",
     },
     options.WORK: {
@@ -123,6 +128,7 @@ def options_of_a_job(
         asked = {name: [parameter(name, *at)] for name, at in _places().items() if name in names}
         asked |= {"noise": [*of_noise]}
         command.__signature__ = known.replace(parameters=[*own, *chain(*asked.values())])  # type: ignore[attr-defined]
+        setattr(command, SPECIAL, lambda told, words: of_task(told, words, command_name))
         return command
 
     return decorated

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _NO_NOISE = "NOT PRIVATE: --noise none adds no noise, and the model may tell of every example"
 
+_TOLD = ("step", "epsilon_certified", "loss", "accuracy")  # elsewhere, of what a test gives
+
 
 def warnings_of(job: Job, resolved: Resolved) -> list[str]:
     """What to know before the run begins."""
@@ -62,6 +64,9 @@ def finish(
         return
     percent = metric == "accuracy"
     print(f"test accuracy {100 * result[metric]:.2f} %" if percent else f"test {metric} {result[metric]:.4g}")
+    others = {name: value for name, value in history[-1].items() if name not in _TOLD} if history else {}
+    if others:  # of a task that writes: how good its texts are
+        print(", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in others.items()))
     if private:
         if result.get("seeded"):
             print("NOT PRIVATE: the noise came from a seed, and whoever knows it can take the noise away.")

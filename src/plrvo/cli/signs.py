@@ -1,0 +1,75 @@
+"""Signs of life in a log, where no bar is shown: a plain line when work has begun, and every so many seconds.
+
+The library says what it does through `logging`, under the name `plrvo` at level DEBUG; a terminal has a bar in their
+place.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TextIO
+
+from plrvo.validate import printable
+
+EVERY = 20.0  # seconds between two lines about the same work
+PATIENCE = 2.0  # seconds before the first: what is done or refused sooner leaves none
+
+
+class Signs(logging.Handler):
+    """Lines on stderr about what is under way: the latest that was logged, and for how long the command has run."""
+
+    def __init__(self, label: str, stream: TextIO | None = None, every: float = EVERY, after: float = PATIENCE) -> None:
+        super().__init__(logging.DEBUG)
+        self._label, self._stream, self._every, self._after = label, stream or sys.stderr, every, after
+        self._begun, self._now, self._kind = time.monotonic(), "", ""
+        self._changed, self._ended = threading.Condition(), False
+        self._log, self._before = logging.getLogger("plrvo"), (logging.NOTSET, True)
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Signs:
+        if not self._stream.isatty():
+            self._before = self._log.level, self._log.propagate
+            self._log.setLevel(logging.DEBUG)
+            self._log.propagate = False  # Opacus shows whatever comes to the root
+            self._log.addHandler(self)
+            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is not None:
+            self._log.removeHandler(self)
+            self._log.setLevel(self._before[0])
+            self._log.propagate = self._before[1]
+            with self._changed:
+                self._ended = True
+                self._changed.notify()
+            self._thread.join()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """What is logged by the same words, with other numbers, is the same work."""
+        if record.levelno != logging.DEBUG:  # what is worse goes its own way
+            return
+        with self._changed:
+            other = str(record.msg) != self._kind
+            self._now, self._kind = record.getMessage(), str(record.msg)
+            if other:
+                self._changed.notify()
+
+    def _tell(self) -> None:
+        with self._changed:
+            told = ""
+            while not self._ended:
+                same = told == self._kind and self._kind != ""
+                if self._changed.wait(self._every if same else self._after) or not self._kind:
+                    continue  # something else has begun, or nothing has
+                if not self._ended:
+                    told = self._kind
+                    passed = f"{time.monotonic() - self._begun:.0f} s"
+                    print(printable(f"plrvo: {self._label}: {self._now} ({passed})"), file=self._stream, flush=True)
