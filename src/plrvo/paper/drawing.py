@@ -47,7 +47,7 @@ def tells(panel: Panel, rows: Sequence[Result]) -> bool:
     """Whether there is anything to be seen: a curve, or values that differ, on the scale of y = x if that is drawn."""
     if panel.curve is not None or panel.paint is not None:
         return True
-    found, scale = values(panel, rows), 0.0
+    found, scale = values(panel, [row for row in rows if value_of(row, panel.x) is not None]), 0.0  # what has a place
     if panel.diagonal:
         scale = max((x for row in rows if panel.only(row) and (x := value_of(row, panel.x)) is not None), default=0.0)
     return len(found) > 1 and max(found) - min(found) > _SEEN * scale
@@ -80,10 +80,12 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
     axes.set_title("\n".join(wrap(panel.title, across)), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xscale("log" if panel.xlog else "linear")
-    axes.set_yscale("log" if panel.ylog else "linear")
+    heights = values(panel, rows)
+    ylog = panel.ylog and not (heights and max(heights) <= 0)  # logarithms of nothing are no picture
+    axes.set_yscale("log" if ylog else "linear")
     if panel.paint is not None:
         panel.paint(axes, rows)
-    for axis, logarithmic in ((axes.xaxis, panel.xlog), (axes.yaxis, panel.ylog)):
+    for axis, logarithmic in ((axes.xaxis, panel.xlog), (axes.yaxis, ylog)):
         if logarithmic:
             _tick_logarithms(axis)
     named = len(axes.get_legend_handles_labels()[0])

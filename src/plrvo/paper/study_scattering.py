@@ -1,8 +1,8 @@
 """Private models from scratch on a small machine: linear models on scattering features, at two certified epsilons.
 
 Every noise is trained with the settings that `plrvo train TASK --model scattering` uses where nothing is said
-(`plrvo.tasks.vision.recipes`), which were chosen on another data set. Published results of others are facts of their
-papers: they have another accountant, and CIFAR-10's has augmentation and a deep network.
+(`plrvo.tasks.vision.recipes`): chosen on another data set, or for CIFAR-10 published by others. Published results are
+facts of their papers: they have another accountant, and CIFAR-10's has augmentation and a deep network.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def recipe_of(task: str, examples: int, epsilon: float) -> tuple[Recipe, float]:
     from plrvo.tasks.vision.recipes import scattering_defaults
 
     usual = scattering_defaults(task, examples).at(epsilon)
-    names = ("sample_rate", "steps", "learning_rate", "optimizer", "schedule", "average")
+    names = ("sample_rate", "steps", "learning_rate", "optimizer", "schedule", "average", "physical_batch")
     return Recipe(task, "scattering", **{name: getattr(usual, name) for name in names}), usual.clip
 
 
