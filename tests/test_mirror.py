@@ -75,7 +75,7 @@ TOGETHER = [
     ),
     (
         "noise/test_sampling_tails.py",
-        "noise: mixtures normals transcendental",
+        "noise: mixtures normals",
         "how words become noise, with the probability of every word",
     ),
     ("noise/test_exponentials.py", "noise: spans", "filled by threads, the same whatever their number"),
@@ -117,6 +117,8 @@ TOGETHER = [
     ("audit/test_clipbkd.py", "audit: data", "the data set that it poisons"),
     ("cli/test_audit.py", "tasks: poisoned", "data and poison of `plrvo audit clipbkd`"),
     ("tasks/test_experiment.py", "tasks: kept preset evaluation settings", "what an experiment is given, and keeps"),
+    ("tasks/test_defaults.py", "tasks/text: recipes", "what is done by default, before anything is loaded"),
+    ("tasks/test_defaults.py", "tasks/tables: recipes", "what is done by default, before anything is loaded"),
     ("tasks/test_sources.py", "tasks: web", "where data comes from"),
     ("tasks/text/test_trainable.py", "tasks: transformer", "models made fit for per-example gradients"),
     ("tasks/tables/test_data.py", "tasks/tables: catalog formats", "files of tables"),
@@ -154,7 +156,6 @@ TOGETHER = [
         "tasks: beforehand choices",
         "mistakes in the words of a run, told without torch",
     ),
-    ("cli/test_mistakes_without_torch.py", "tasks/tables: words", "mistakes in the words of a run, told without torch"),
     ("cli/test_mistakes_without_torch.py", "tasks/text: words", "mistakes in the words of a run, told without torch"),
     ("cli/test_mistakes_without_torch.py", "tasks/vision: words", "mistakes in the words of a run, told without torch"),
     (

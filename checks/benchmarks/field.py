@@ -23,7 +23,7 @@ from checks.benchmarks.field_models import MODELS, parameters_of
 from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, highest_memory, stepping
 
 THREADS = (1, 2)
-_FIRST = {
+FIRST = {
     OURS: 9
 }  # steps that are not counted: in them models and losses are tried and passes listened to; of others one
 _SECONDS, _FEWEST, _MOST = 3.0, 3, 21  # how long the turns of a model compute, about, and how many there are
@@ -47,7 +47,7 @@ def take_turns(name: str) -> dict[str, Any]:
     for contender in CONTENDERS:
         try:
             step = _stepper(name, contender)
-            for _ in range(_FIRST.get(contender, 1)):
+            for _ in range(FIRST.get(contender, 1)):
                 step()
             steps[contender] = step
         except Exception as error:  # Opacus's, whatever it is
@@ -72,7 +72,7 @@ def take_memory(name: str, contender: str) -> float:
     return highest_memory()
 
 
-def _in_a_process(work: Callable[..., Any], *arguments: str, threads: int = 1) -> Any:
+def in_a_process(work: Callable[..., Any], *arguments: Any, threads: int = 1) -> Any:
     """What the work gives in a process of its own; None where that ends without an answer.
 
     It is forked from this one, which has imported everything and computed nothing: its memory is what it begins with.
@@ -94,8 +94,8 @@ def _in_a_process(work: Callable[..., Any], *arguments: str, threads: int = 1) -
 
 
 def _row(name: str) -> dict[str, Any]:
-    turns = {threads: _in_a_process(take_turns, name, threads=threads) for threads in THREADS}
-    memory = {contender: _in_a_process(take_memory, name, contender) for contender in CONTENDERS}
+    turns = {threads: in_a_process(take_turns, name, threads=threads) for threads in THREADS}
+    memory = {contender: in_a_process(take_memory, name, contender) for contender in CONTENDERS}
     return row_of(name, turns, memory)
 
 

@@ -78,8 +78,13 @@ def stepper(contender: str, case: Case) -> Callable[[], None]:
     return stepping(contender, module, x, y)
 
 
-def stepping(contender: str, module: Any, x: torch.Tensor, y: torch.Tensor, mode: str = "") -> Callable[[], None]:
-    """The same for any module and batch; `mode` is that of ours, book-keeping unless something else is asked for."""
+def stepping(
+    contender: str, module: Any, x: torch.Tensor, y: torch.Tensor, mode: str = "", parts: int = 1
+) -> Callable[[], None]:
+    """The same for any module and batch; `mode` is that of ours, book-keeping unless something else is asked for.
+
+    With several `parts`, each goes through by itself, as `BatchMemoryManager` has it, and the last one takes the step.
+    """
     optimizer: Any = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.01, momentum=0.9)
     loss: Any = nn.CrossEntropyLoss()
     data = DataLoader(TensorDataset(x, y), batch_size=len(x))
@@ -115,11 +120,14 @@ def stepping(contender: str, module: Any, x: torch.Tensor, y: torch.Tensor, mode
     def step() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            optimizer.zero_grad()
-            if draws is not None:
-                draws.drawn(range(len(x)))  # the loader would have said so
-            loss(module(x), y).backward()
-            optimizer.step()
+            for number, (some, of) in enumerate(zip(x.chunk(parts), y.chunk(parts), strict=True), start=1):
+                optimizer.zero_grad()
+                if draws is not None and number == 1:
+                    draws.drawn(range(len(x)))  # the loader would have said so
+                if parts > 1:
+                    optimizer.signal_skip_step(do_skip=number < parts)
+                loss(module(some), of).backward()
+                optimizer.step()
 
     return step
 

@@ -84,7 +84,7 @@ class Reproduced:
         said = [
             f"{label}: {low:.3g}" + (f" to {high:.3g}" if high > low else "") for label, (low, high) in ends.items()
         ]
-        return f"No picture: it would be flat ({'; '.join(said)})." if said else ""
+        return f"No picture: it would say no more than this ({'; '.join(said)})." if said else ""
 
     def section(self, image: str, note: str = "") -> str:
         """Findings first, then the picture, the values, and how to run it; `note` is what else to know of the rows."""

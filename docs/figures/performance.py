@@ -18,8 +18,11 @@ PAGE, IMAGES = ROOT / "docs" / "performance.md", ROOT / "docs" / "images"
 NAMES = {
     "training": "Training steps",
     "sampling": "Drawing noise",
+    "forms": "The form of a layer's gradients",
+    "beyond": "Beyond one step",
     "loading": "Fetching batches",
     "exact": "Exact noise",
+    "large": "One large parameter",
     "earlier": "Steps beside an earlier version { #earlier }",
     "text": "Text",
     "ftrl": "Correlated noise",

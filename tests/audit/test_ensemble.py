@@ -39,7 +39,18 @@ def test_without_noise_and_with_all_examples_the_ensemble_is_the_plain_loop(kind
     assert not torch.equal(plain, model.initial(1, torch.float64)[0])
 
 
-@pytest.mark.parametrize(("kind", "classes", "hidden", "noise"), WITH_NOISE, ids=["laplace", "shared"])
+# Hundreds of runs each: one noise against the plain loop, the other against the engine.
+IN_THE_LOOP = [
+    pytest.param(*WITH_NOISE[0], id="laplace"),
+    pytest.param(*WITH_NOISE[1], marks=pytest.mark.slow, id="shared"),
+]
+IN_THE_ENGINE = [
+    pytest.param(*WITH_NOISE[0], marks=pytest.mark.slow, id="laplace"),
+    pytest.param(*WITH_NOISE[1], id="shared"),
+]
+
+
+@pytest.mark.parametrize(("kind", "classes", "hidden", "noise"), IN_THE_LOOP)
 def test_with_batches_and_noise_the_ensemble_has_the_law_of_the_plain_loop(kind, classes, hidden, noise):
     """Two parameters, Kolmogorov-Smirnov at level 1e-5 each: false alarm at most 2e-5 per case."""
     x, y = toy(classes, n=10)
@@ -79,13 +90,6 @@ def engine_parameters(kind, hidden, x, y, recipe, noise, runs: int) -> np.ndarra
             optimizer.step()
         rows.append(to_flat(net, transposed=False).numpy())
     return np.stack(rows)
-
-
-# The plain loop has had both; an engine takes its time to be made, 120 times.
-IN_THE_ENGINE = [
-    pytest.param(*WITH_NOISE[0], marks=pytest.mark.slow, id="laplace"),
-    pytest.param(*WITH_NOISE[1], id="shared"),
-]
 
 
 @pytest.mark.parametrize(("kind", "classes", "hidden", "noise"), IN_THE_ENGINE)

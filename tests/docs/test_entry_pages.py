@@ -36,7 +36,7 @@ def test_every_result_is_of_an_entry() -> None:
 
 def test_every_finished_result_has_a_small_picture_or_says_why_not() -> None:
     flat = [each for each in EVERYTHING if each.finished and not each.drawn]
-    assert all("No picture: it would be flat" in each.section(image_of(each)) for each in flat)
+    assert all("No picture: it would say no more" in each.section(image_of(each)) for each in flat)
     pictures = [DOCS / image_of(each) for each in EVERYTHING if each.drawn]
     pictures += [path.with_stem(f"{path.stem}-dark") for path in pictures]
     assert all(path.is_file() and path.stat().st_size < 80_000 for path in pictures)
@@ -91,6 +91,7 @@ def test_a_picture_that_would_be_flat_is_a_sentence() -> None:
     panel = Panel("claimed", ("audited",), "certified epsilon", "audited epsilon")
     assert tells(panel, rows(0.0, 0.1))
     assert not tells(panel, rows(0.0, 0.0))
+    assert not tells(replace(panel, x="target"), rows(0.0, 0.1))  # which have no place on it
     diagonal = replace(panel, diagonal=True)
     assert tells(diagonal, rows(0.0, 2.0))
     assert not tells(diagonal, rows(0.0, 0.1))

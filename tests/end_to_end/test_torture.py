@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 # Every kind of fault comes first, once, however small the campaign.
-@pytest.mark.parametrize(("kills", "corruptions"), [(4, 2), pytest.param(10, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "corruptions"), [(2, 2), pytest.param(10, 4, marks=pytest.mark.slow)])
 def test_a_small_campaign_loses_nothing(tmp_path, kills, corruptions):
     out = tmp_path / "torture.json"
     size = ["--kills", str(kills), "--corruptions", str(corruptions), "--seed", "3"]

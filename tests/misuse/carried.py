@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from tests.misuse.sensitivity import B
-from tests.misuse.setting import CLASSES, Private, mlp
+from tests.misuse.setting import CLASSES, Private, data, mlp
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import Dataset
 
 from plrvo.training.loss_form import NotASum
 from plrvo.validate import InvalidArgument
@@ -97,6 +98,39 @@ for _name, _keep in _KEEP.items():
 )
 def as_an_input(mode: str) -> None:
     _train(mode, _Loop.moving, "input", after=mode == "hooks")
+
+
+class _Remembering(Dataset[Any]):
+    """Adds to every example what the loop has kept."""
+
+    def __init__(self) -> None:
+        self.plain, self.kept = data(), torch.zeros(CLASSES)
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = self.plain[index]
+        return x + torch.cat([self.kept, self.kept]), y
+
+
+@B.row(
+    "have the data set add outputs of an earlier step to its examples",
+    "refused in that step: what it takes to fetch the first batches is followed, too, and now and then a later one",
+    modes=("bookkeeping", "hooks"),
+    error=InvalidArgument,
+    match="an input from outputs of an earlier step",
+)
+def out_of_the_data(mode: str) -> None:
+    examples = _Remembering()
+    run = Private(mode, examples=examples)
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        o = run.module(x)
+        functional.cross_entropy(o, y).backward()
+        run.optimizer.step()
+        assert run.optimizer.steps_taken < 2, "the second step is made of the first one's outputs"
+        examples.kept = o.detach().mean(dim=0)
 
 
 def _features(run: Private, x: Tensor, *, evaluate: bool) -> Tensor:

@@ -70,6 +70,41 @@ def fills_by_itself(mode: str) -> None:
         assert effect_of_first(mode, x, y, Fills(fill)) <= WITHIN
 
 
+class Written(nn.Module):
+    """Changes what its last layer gives in a way that autograd does not count as a change."""
+
+    def __init__(self, write: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.write, self.out = write, nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.out(x)
+        self.write(h)
+        return h  # type: ignore[no-any-return]
+
+
+def _by_numpy(h: Tensor) -> None:
+    numbers = h.detach().numpy()
+    numbers -= numbers.mean(axis=0)
+
+
+for _where, _write in (
+    ("through .data", lambda h: h.data.sub_(h.data.mean(dim=0))),
+    ("through NumPy", _by_numpy),
+    ("by an assignment to .data", lambda h: setattr(h, "data", h.data - h.data.mean(dim=0))),
+):
+
+    @B.row(
+        f"take the mean of the batch from a layer's output, {_where}",
+        "refused on the first batch: outputs are compared by their numbers",
+        modes=("bookkeeping", "hooks", "functorch"),
+        error=InvalidArgument,
+        match="mixes them",
+    )
+    def written(mode: str, write: Any = _write) -> None:
+        Private(mode, Written(write)).train()
+
+
 class Gated(nn.Module):
     """A residual branch with a gate that starts at zero, over tokens, which no try makes extreme."""
 
