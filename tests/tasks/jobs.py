@@ -50,6 +50,7 @@ WISHES: dict[str, Any] = {
     "postprocess": "clamp",
     "clipping": "per_layer",
     "grad_sample_mode": "hooks",
+    "bf16": True,
     "exact": True,
     "grid": 0.001,
     "physical_batch": 9,

@@ -49,6 +49,17 @@ def test_a_language_model_in_two_parts_gives_its_own_logits(indices):
     assert torch.allclose(found[counted], expected[counted], atol=2**-8 * float(expected.abs().max()))
 
 
+def test_a_lower_part_in_bfloat16_is_a_copy_that_gives_the_same_up_to_its_rounding():
+    language = tiny_language("llama")
+    single, half = lower_part(language.model, 1), lower_part(language.model, 1, bf16=True)
+    inputs = joined(**Sequences(PAIRS, language, 60).__getitems__([0])[0])
+    with torch.no_grad():
+        expected, found = (part(**inputs, use_cache=False).last_hidden_state for part in (single, half))
+    assert found.dtype == torch.bfloat16
+    assert 0 < (found.float() - expected).norm() < 2**-6 * expected.norm()  # a few roundings to eight bits
+    assert {p.dtype for p in language.model.parameters()} == {torch.float32}
+
+
 def test_states_of_an_example_do_not_depend_on_when_it_was_asked_for():
     _, _, _, first = llama_parts()
     _, _, _, second = llama_parts()

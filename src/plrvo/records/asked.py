@@ -16,7 +16,7 @@ from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.seeding import FIXED_SEED
 from plrvo.validate import InvalidArgument, shortened
 
-FLAGS = {"exact", "unsafe_diagnostics"}
+FLAGS = {"exact", "bf16", "unsafe_diagnostics"}
 TEXTS = {"task", "model", "trainable", "data", "correlation", "optimizer", "schedule", "postprocess", "clipping"}
 TEXTS |= {"grad_sample_mode", "canary"}
 NUMBERS = {"top_p", "epsilon", "delta", "clip", "sample_rate", "grid"}

@@ -77,7 +77,7 @@ FAMILIES = (
         "plrvo.tasks.text.task",
         "plrvo.tasks.text.words",
         "plrvo.tasks.text.recipes",
-        ("trainable", "layers", "max_length", "limit", "data"),
+        ("trainable", "layers", "bf16", "max_length", "limit", "data"),
     ),
     Family(
         "tables",
@@ -85,7 +85,7 @@ FAMILIES = (
         "plrvo.tasks.tables.task",
         "plrvo.tasks.tables.words",
         "plrvo.tasks.tables.recipes",
-        ("trainable", "layers", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
+        ("trainable", "layers", "bf16", "max_length", "limit", "references", "test_limit", "beams", "top_p"),
     ),
 )
 NAMES = tuple(name for family in FAMILIES for name in family.tasks)

@@ -90,6 +90,7 @@ class Job:
     postprocess: str | None = None
     clipping: str | None = None
     grad_sample_mode: str = "auto"
+    bf16: bool = False
     exact: bool = False
     grid: float | None = None
     physical_batch: int | None = None

@@ -36,7 +36,7 @@ from plrvo.validate import InvalidArgument
 _LOG = logging.getLogger(__name__)
 _AS_ASKED = (
     *("momentum", "weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
-    *("seed", "unsafe_diagnostics", "budget"),
+    *("seed", "bf16", "unsafe_diagnostics", "budget"),
 )
 
 

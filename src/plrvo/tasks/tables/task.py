@@ -41,6 +41,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a pretrained model for it."""
     options = request.options
     trainable, layers = trained_of(request)
+    bf16 = options.get("bf16", False)
     max_length = options.get("max_length", MAX_LENGTH[request.name])
     decoding = Decoding(*decoding_of(request))
     data = training_data(request.name, request.data_dir)
@@ -54,13 +55,13 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     private = Split(tuple(Entry(table, (text,)) for table, text in pairs))
     seen: tuple[Any, Any] = train, held_out
     if layers is not None:
-        lower = lower_part(language.model, layers)
-        which = f"{private.fingerprint}, {len(held_out)}, {language.name}, {max_length}, {layers}"
+        of_train, of_test = lower_part(language.model, layers, bf16), lower_part(language.model, layers)
+        which = f"{private.fingerprint}, {len(held_out)}, {language.name}, {max_length}, {layers}, {bf16}"
         seen = request.loaded(
             f"states {which}",
             lambda: (
-                LowerStates(train, partial(_states, lower), tokens_of),
-                LowerStates(held_out, partial(_states, lower), tokens_of),
+                LowerStates(train, partial(_states, of_train), tokens_of),
+                LowerStates(held_out, partial(_states, of_test), tokens_of),
             ),
         )
     drawing = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator).item()))
@@ -70,6 +71,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "model_source": language.source,
         "trainable": trainable,
         **({} if layers is None else {"layers": layers}),
+        **({"activations": "bfloat16"} if bf16 else {}),
         "trainable_parameters": dimension,
         "examples": len(pairs),
         "unit": UNIT,

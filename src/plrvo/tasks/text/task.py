@@ -35,7 +35,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     """The task and a checkpoint with a freshly initialised head for it."""
     options = request.options
     name, trainable = request.model or MINILM, options.get("trainable", "head")
-    layers = options.get("layers")
+    layers, bf16 = options.get("layers"), options.get("bf16", False)
     check_trainable(trainable, layers)  # before anything is loaded
     which = f"{options.get('data')}, {options.get('limit')}"
     data = request.loaded(
@@ -65,12 +65,13 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         )
         module = head_alone(checkpoint.model)
     elif layers is not None:
-        module, lower = UpperLayers(checkpoint.model, layers), lower_part(checkpoint.model, layers)
+        module = UpperLayers(checkpoint.model, layers)
+        of_train, of_test = lower_part(checkpoint.model, layers, bf16), lower_part(checkpoint.model, layers)
         parts = request.loaded(
-            f"states {seen_by}, {layers}",
+            f"states {seen_by}, {layers}, {bf16}",
             lambda: (
-                LowerStates(train, partial(_states, lower), _tokens),
-                LowerStates(test, partial(_states, lower), _tokens),
+                LowerStates(train, partial(_states, of_train), _tokens),
+                LowerStates(test, partial(_states, of_test), _tokens),
             ),
         )
     warnings = _warnings(request.name, name)
@@ -81,6 +82,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "pooling": checkpoint.pooling,
         "trainable": trainable,
         **({} if layers is None else {"layers": layers}),
+        **({"activations": "bfloat16"} if bf16 else {}),
         "trainable_parameters": trained_parameters(module),
         "features": "cached" if cached else None,
         "max_length": length,
