@@ -41,6 +41,21 @@ def test_work_is_told_when_it_has_begun_and_while_it_goes_on():
     assert any(line.startswith("plrvo: e2e: scoring (") for line in last)
 
 
+def test_work_that_takes_turns_is_told_no_more_often_than_work_of_one_kind():
+    stream = io.StringIO()
+    with Signs("study", stream, every=0.3, after=0.01):
+        begun = time.monotonic()
+        for step in range(40):  # two kinds of lines for every step, as a row that is trained has them
+            LOG.debug("row %d of %d: step %d", 1, 2, step)
+            time.sleep(0.02)
+            LOG.debug("%d of %d steps taken", step, 40)
+            time.sleep(0.02)
+        passed = time.monotonic() - begun
+    lines = stream.getvalue().splitlines()
+    assert {line.split(": ")[2][:3] for line in lines[:2]} == {"row", "0 o"}
+    assert 3 <= len(lines) <= 2 + passed / 0.3 + 1
+
+
 def test_what_takes_no_time_leaves_no_line_and_nothing_behind():
     stream, before = io.StringIO(), (logging.getLogger("plrvo").level, list(logging.getLogger("plrvo").handlers))
     with Signs("digits", stream):

@@ -15,6 +15,7 @@ from rich.table import Table
 from plrvo.cli import options, show
 from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
+from plrvo.cli.signs import Signs
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Context, Entry, Group, Scale
 from plrvo.paper.flags import remark_of
@@ -71,7 +72,7 @@ def reproduce(
     folder = out or Path("runs") / f"{name}-{scale.value}"
     context = Context(scale, folder, data_dir, seed)
     try:
-        with StepProgress(name) as bar:
+        with Signs(name), StepProgress(name) as bar:
             found = Reproduction(entry, folder, context).run(bar.rows)
     except KeyboardInterrupt:
         print(f"plrvo: stopped; the same command goes on from {folder}", file=sys.stderr)

@@ -26,6 +26,7 @@ class Signs(logging.Handler):
         super().__init__(logging.DEBUG)
         self._label, self._stream, self._every, self._after = label, stream or sys.stderr, every, after
         self._begun, self._now, self._kind = time.monotonic(), "", ""
+        self._since = self._begun  # when work of this kind began
         self._changed, self._ended = threading.Condition(), False
         self._log, self._before = logging.getLogger("plrvo"), (logging.NOTSET, True)
         self._thread: threading.Thread | None = None
@@ -60,16 +61,20 @@ class Signs(logging.Handler):
             other = str(record.msg) != self._kind
             self._now, self._kind = record.getMessage(), str(record.msg)
             if other:
+                self._since = time.monotonic()
                 self._changed.notify()
 
     def _tell(self) -> None:
+        """A kind of work is told soon after it has begun for the first time; whatever was told before, now and then."""
         with self._changed:
-            told = ""
+            told, last = set[str](), self._begun
             while not self._ended:
-                same = told == self._kind and self._kind != ""
-                if self._changed.wait(self._every if same else self._after) or not self._kind:
-                    continue  # something else has begun, or nothing has
-                if not self._ended:
-                    told = self._kind
-                    passed = f"{time.monotonic() - self._begun:.0f} s"
-                    print(printable(f"plrvo: {self._label}: {self._now} ({passed})"), file=self._stream, flush=True)
+                now = time.monotonic()
+                due = last + self._every if self._kind in told else self._since + self._after
+                if not self._kind or now < due:
+                    self._changed.wait(max(0.0, due - now) if self._kind else None)
+                    continue
+                told.add(self._kind)
+                last = now
+                passed = f"{now - self._begun:.0f} s"
+                print(printable(f"plrvo: {self._label}: {self._now} ({passed})"), file=self._stream, flush=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from plrvo.paper.entry import Context, Entry, Measured, Result, Row, Scale
 from plrvo.paper.flags import remark_of
 from plrvo.validate import InvalidArgument
 
+_LOG = logging.getLogger(__name__)
 LOCK, RUNS = ".reproduce.lock", "runs"
 EPSILONS = ("printed", "published", "certified", "lower")
 Watch = Callable[[int, int, str], None]  # rows done, rows in all, the row at hand
@@ -59,6 +61,7 @@ class Reproduction:
                 if watch is not None:
                     watch(i, len(rows), row.label)
                 if row.key not in done:
+                    _LOG.debug("row %d of %d, %s", i + 1, len(rows), row.label)
                     done[row.key] = self._measured(row, i, len(rows), watch)
                     self._write([done[key.key] for key in rows if key.key in done], "unfinished")
             if watch is not None:
@@ -67,6 +70,7 @@ class Reproduction:
 
     def _measured(self, row: Row, done: int, count: int, watch: Watch | None) -> Result:
         def say(text: str) -> None:
+            _LOG.debug("row %d of %d, %s: %s", done + 1, count, row.label, text)
             if watch is not None:
                 watch(done, count, f"{row.label}: {text}")
 
