@@ -234,6 +234,28 @@ def test_auto_falls_back_to_hooks_and_says_why() -> None:
     assert engine.grad_sample_mode == "hooks"
 
 
+class Kept(nn.Module):
+    """What a hook has kept of a layer's output goes into the model's own, beside what the next layer makes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.first.register_forward_hook(lambda layer, inputs, output: self.kept.append(output))
+        self.kept: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept.clear()
+        second = self.second(torch.tanh(self.first(x)))
+        return second + self.kept.pop()[..., :3]
+
+
+@CLIPS
+@pytest.mark.parametrize("shape", [(5, 4), (5, 3, 4)])
+def test_an_output_that_a_hook_has_kept_is_the_one_that_is_looked_at(clip: float, shape: tuple[int, ...]) -> None:
+    """Of layers over positions it is a view, which would be exchanged if nobody else had it."""
+    assert_equal_to_loop(randomised(Kept()), normal(*shape), clip)
+
+
 def test_bookkeeping_that_was_asked_for_is_not_replaced() -> None:
     with pytest.raises(InvalidArgument, match="no rule for 2"):
         private(mode="bookkeeping", module=without_a_rule())

@@ -23,6 +23,7 @@ from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights, with_own_way_back
 from plrvo.training.clipping.rows import Rows
+from plrvo.training.clipping.tap import tap
 from plrvo.training.sharded import shards_of
 from plrvo.training.structure import map_tensors, tensors_in
 from plrvo.training.unwrap import unwrapped
@@ -169,33 +170,6 @@ class Book:
         return self.batch_size
 
 
-class _Tap(torch.autograd.Function):
-    """Hands on a layer's output unchanged; shows its gradient, with the layer's input, on the way back.
-
-    `handle` requires a gradient and gets none: it makes the pass reach the layers whose input requires none. The
-    output is marked as written to, which hands on the very tensor, so that it may be changed in place afterwards. One
-    that is a view (of linear layers, where there are positions) would bring autograd to copy its gradient three times,
-    for whoever else may look at the same memory. Nobody does: another tensor on that memory is handed on instead.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor, handle: Tensor, show: Any, *inputs: Tensor) -> Tensor:
-        ctx.show, ctx.in_order = show, output.is_contiguous()
-        ctx.save_for_backward(*inputs)
-        if output._is_view():
-            return output.detach()
-        ctx.mark_dirty(output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        inputs = ctx.saved_tensors  # once: a checkpoint computes them when they are asked for
-        if ctx.in_order:
-            gradient = gradient.contiguous()  # once, for the record and for the layer's own way back
-        ctx.show(inputs, gradient)
-        return gradient if ctx.needs_input_grad[0] else None, *[None] * (2 + len(inputs))
-
-
 class _Gradients:
     """What a try asks of a wrapper."""
 
@@ -321,13 +295,13 @@ class BookkeepingModule(AbstractGradSampleModule):
         self._of_layer.clear()
 
     def _watch(self, name: str, layer: nn.Module, recorder: Recorder) -> None:
-        tap = partial(self._tap, name, recorder)
+        shown = partial(self._tap, name, recorder)
         # First, so that hooks which make a weight from parameters make it from detached ones; but within those that
         # gather the layer's parameters and let go of them.
         first = not self._shards.is_unit(layer)
         self._of_layer[layer] = [
             layer.register_forward_pre_hook(self._detach_parameters, with_kwargs=True, prepend=first),
-            layer.register_forward_hook(tap, with_kwargs=True, prepend=not first, always_call=True),
+            layer.register_forward_hook(shown, with_kwargs=True, prepend=not first, always_call=True),
         ]
 
     def _detach_parameters(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -424,16 +398,20 @@ class BookkeepingModule(AbstractGradSampleModule):
             began = (generator, output, buffers, drawn, self.book.batch_size, *numbers.get(output, ()))
             self._record(name, layer, recorder, Inputs(called, named, *began), gradient)
 
-        tap: Any = _Tap.apply
-        tapped = {}
+        tapped, is_ours = {}, self._is_seen_by_nobody(layer)
         for i, t in enumerate(outputs):
             # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other, nor
             # what the layer itself goes back from: that of layers with a rule is never their output.
             is_kept = layer in self._replayed or len(outputs) > 1 or (t.is_leaf and t.requires_grad)
-            tapped[id(t)] = tap(t.clone() if is_kept else t, self._handle, partial(show, i), *inputs)
+            tapped[id(t)] = tap(t.clone() if is_kept else t, self._handle, partial(show, i), is_ours, *inputs)
         if is_spread:
             tapped = {key: for_each_example(t, had_one) for key, t in tapped.items()}
         return map_tensors(output, lambda t: tapped.get(id(t), t))
+
+    def _is_seen_by_nobody(self, layer: nn.Module) -> bool:
+        """Whether no hook is given the layer's output before ours: it may be kept."""
+        own = {handle.id for handle in self._of_layer.get(layer, ())}
+        return next(iter(layer._forward_hooks)) in own and not torch.nn.modules.module._global_forward_hooks
 
     def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
         self._note(name, layer, self._rows_of(layer, g), recorder(layer, inputs, g))
