@@ -20,13 +20,13 @@ from torch.nn import functional
 from plrvo.training.clipping.bags import embedding_bag
 from plrvo.training.clipping.contributions import (
     Contribution,
-    Convolution,
     PerExample,
     Tokens,
     is_direct,
     outer,
     rows_of_positions,
 )
+from plrvo.training.clipping.convolution import Convolution
 
 Contributions = Iterator[tuple[nn.Parameter, Contribution]]
 # Of a layer, its input, its output gradient and further inputs. Layers are typed loosely: their options differ.
