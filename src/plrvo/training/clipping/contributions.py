@@ -165,10 +165,11 @@ class Factored(Contribution):
 
 @dataclass(frozen=True)
 class Outer(Factored):
-    """Both factors are vectors; `left` is (examples, positions, rows)."""
+    """Both factors are vectors; `left` is (examples, positions, rows), its products with itself are there if known."""
 
     left: Tensor
     right: Tensor
+    left_products: Tensor | None = None
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if self.left.shape[2] <= self.right.shape[2]:  # the weights go to the smaller factor, which comes first
@@ -195,7 +196,8 @@ class Outer(Factored):
         return torch.maximum(largest(self.left), largest(self.right))
 
     def of(self, examples: Tensor) -> Outer:
-        return Outer(self.left[examples], self.right[examples])
+        known = None if self.left_products is None else self.left_products[examples]
+        return Outer(self.left[examples], self.right[examples], known)
 
     def double(self) -> Outer:
         return Outer(self.left.double(), self.right.double())
@@ -265,7 +267,8 @@ def _left_products(one: Factored, other: Factored) -> Tensor:
     """<l_s, l'_t> for all positions s of one and t of the other: (examples, s, t)."""
     match one, other:
         case Outer(), Outer():
-            return gram(one.left, other.left)
+            known = one.left_products if one is other else None
+            return gram(one.left, other.left) if known is None else known
         case Tokens(), Tokens():
             return wide((one.tokens[:, :, None] == other.tokens[:, None, :]).to(one.right.dtype))
         case Outer(), Tokens():
@@ -338,6 +341,16 @@ def outer(left: Tensor, right: Tensor) -> Contribution:
     columns = right.shape[2]
     factored = Outer(left, right)
     return PerExample(factored.per_example()) if is_direct(positions, rows, columns) else factored
+
+
+def outers(left: Tensor, rights: Sequence[Tensor]) -> list[Contribution]:
+    """The same for several weights with one l: what is known of it serves all, as if r had the columns of all."""
+    left = rows_of_positions(left).contiguous()
+    _, positions, rows = left.shape
+    if is_direct(positions, rows, sum(right.shape[-1] for right in rights)):
+        return [outer(left, right) for right in rights]
+    known = gram(left, left)
+    return [Outer(left, rows_of_positions(right).contiguous(), known) for right in rights]
 
 
 def is_direct(positions: int, rows: int, columns: int) -> bool:
