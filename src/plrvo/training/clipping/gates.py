@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from plrvo.training.clipping.matrices import linear, product
+from plrvo.training.clipping.matrices import linear, often
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _lstm(weights: Weights, steps: Steps, before: Tensor, outputs: Tensor, last:
         three.mul_(cell[:, None])
         fourth.mul_(exposed)
         cell.mul_(stays)
-        earlier = product(gates, weights.states)
+        earlier = often(gates, weights.states)
         state = earlier if steps.there is None else torch.where(steps.there[t], earlier, state)
     projected = None
     if weights.projection is not None:

@@ -2,10 +2,10 @@
 
 Products of singles on the CPU go to MKL, convolutions and recurrent layers to oneDNN. On processors that are not
 Intel's MKL leaves half of the vector unit alone, so that sums of clipped gradients would take twice as long as the
-weights' gradients of the same layer without privacy. oneDNN's product takes some ten microseconds to begin with: it is
-for large ones. Both round each product and each addition at most once, in singles, in an order of their own, which is
-all that bounds on rounding take for granted. Which of the two is taken depends on shapes, and never on how long
-something took.
+weights' gradients of the same layer without privacy. oneDNN's product takes some ten microseconds to begin with, and a
+few hundred for shapes that are new to it, as those of a batch of another size are: it is for large ones. Both round
+each product and each addition at most once, in singles, in an order of their own, which is all that bounds on rounding
+take for granted. Which of the two is taken depends on shapes, and never on how long something took.
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Products of two numbers, from which on oneDNN is faster: at once, and one example after the other into one tensor.
-_LARGE, _LARGE_FOR_EACH = 1 << 21, 1 << 22
+# Products of two numbers, from which on oneDNN is faster: once, often, and often with a copy of the result.
+_LARGE, _LARGE_OFTEN, _LARGE_FOR_EACH = 1 << 24, 1 << 21, 1 << 22
 _THIN = 4  # rows or columns, up to which it is not
 _FEWER_BITS = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
 
-def product(one: Tensor, other: Tensor) -> Tensor:
+def product(one: Tensor, other: Tensor, *, least: int = _LARGE) -> Tensor:
     """one @ other, of two matrices, whichever way they lie in memory."""
-    return linear(one, other.t())
+    return linear(one, other.t(), least=least)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def often(one: Tensor, other: Tensor) -> Tensor:
+    """The same for products of one shape that are many."""
+    return product(one, other, least=_LARGE_OFTEN)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int = _LARGE) -> Tensor:
     """x @ weight' + bias, as `functional.linear`; x may have further dimensions in front."""
-    if not _is_for_the_other(x, weight, x.numel() // max(1, x.shape[-1])):
+    if not _is_for_the_other(x, weight, x.numel() // max(1, x.shape[-1]), least):
         return functional.linear(x, weight, bias)
     kernel: Any = torch.ops.mkldnn._linear_pointwise
     found: Tensor = kernel(_in_order(x), _in_order(weight), bias, "none", [], "")
@@ -39,11 +44,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def each_product(one: Tensor, other: Tensor) -> Tensor:
     """one[b] @ other[b] for each b."""
-    if one[:1].numel() * other.shape[2] < _LARGE_FOR_EACH or not _is_for_the_other(one[0], other[0].t(), one.shape[1]):
+    if len(one) == 0 or not _is_for_the_other(one[0], other[0].t(), one.shape[1], _LARGE_FOR_EACH):
         return one @ other
     found = one.new_empty(len(one), one.shape[1], other.shape[2])
     for b in range(len(one)):
-        found[b] = product(one[b], other[b])
+        found[b] = often(one[b], other[b])
     return found
 
 
@@ -54,11 +59,11 @@ def _in_order(values: Tensor) -> Tensor:
     return values.contiguous()
 
 
-def _is_for_the_other(x: Tensor, weight: Tensor, rows: int) -> bool:
+def _is_for_the_other(x: Tensor, weight: Tensor, rows: int, least: int) -> bool:
     """Whether oneDNN can, and is faster: it has no way back, and no other types than singles here."""
     columns = weight.shape[0]
     return (
-        rows * columns * x.shape[-1] >= _LARGE
+        rows * columns * x.shape[-1] >= least
         and min(rows, columns) > _THIN
         and type(x) is type(weight) is Tensor
         and x.dtype == weight.dtype == torch.float32
