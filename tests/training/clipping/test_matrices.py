@@ -8,6 +8,8 @@ from torch import Tensor
 
 from plrvo.training.clipping import matrices
 from plrvo.training.clipping.matrices import each_product, linear, often, product
+from plrvo.training.clipping.positions import for_each_example
+from plrvo.validate import InvalidArgument
 
 UNIT = torch.finfo(torch.float32).eps / 2
 SHAPES = [
@@ -62,7 +64,7 @@ def test_a_bias_is_added_and_dimensions_in_front_stay() -> None:
 
 def test_large_products_of_singles_go_to_the_other_library() -> None:
     def is_other(one: Tensor, other: Tensor, least: int = 1 << 21) -> bool:
-        return matrices._is_for_the_other(one, other, len(one), least)
+        return matrices._is_for_the_other(one, other, (len(one), len(other)), least)
 
     one, other = normal(160, 160), normal(160, 160)
     assert is_other(one, other) == matrices._has_kernel()
@@ -86,6 +88,14 @@ def test_not_where_it_is_turned_off() -> None:
         assert not matrices._has_kernel()
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+def test_a_subclass_is_multiplied_as_it_wishes() -> None:
+    """One that gives no single row (`positions`) has products all the same."""
+    one = for_each_example(normal(2, 160, 170))
+    with pytest.raises(InvalidArgument):
+        one[0]
+    check(each_product(one, normal(2, 170, 160)).as_subclass(Tensor), normal(2, 160, 170), normal(2, 170, 160))
 
 
 def test_products_that_autograd_follows_have_their_way_back() -> None:

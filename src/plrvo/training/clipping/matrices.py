@@ -10,6 +10,7 @@ take for granted. Which of the two is taken depends on shapes, and never on how 
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -35,7 +36,7 @@ def often(one: Tensor, other: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int = _LARGE) -> Tensor:
     """x @ weight' + bias, as `functional.linear`; x may have further dimensions in front."""
-    if not _is_for_the_other(x, weight, x.numel() // max(1, x.shape[-1]), least):
+    if not _is_for_the_other(x, weight, (x.numel() // max(1, x.shape[-1]), weight.shape[0]), least):
         return functional.linear(x, weight, bias)
     kernel: Any = torch.ops.mkldnn._linear_pointwise
     found: Tensor = kernel(_in_order(x), _in_order(weight), bias, "none", [], "")
@@ -44,7 +45,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int 
 
 def each_product(one: Tensor, other: Tensor) -> Tensor:
     """one[b] @ other[b] for each b."""
-    if len(one) == 0 or not _is_for_the_other(one[0], other[0].t(), one.shape[1], _LARGE_FOR_EACH):
+    if not _is_for_the_other(one, other, (one.shape[1], other.shape[2]), _LARGE_FOR_EACH):
         return one @ other
     found = one.new_empty(len(one), one.shape[1], other.shape[2])
     for b in range(len(one)):
@@ -59,12 +60,14 @@ def _in_order(values: Tensor) -> Tensor:
     return values.contiguous()
 
 
-def _is_for_the_other(x: Tensor, weight: Tensor, rows: int, least: int) -> bool:
-    """Whether oneDNN can, and is faster: it has no way back, and no other types than singles here."""
-    columns = weight.shape[0]
+def _is_for_the_other(x: Tensor, weight: Tensor, sides: tuple[int, int], least: int) -> bool:
+    """Whether oneDNN can, and is faster: it has no way back, and no other types than singles here.
+
+    `sides` are those of the result. Of tensors nothing is asked but what they are: subclasses may refuse the rest.
+    """
     return (
-        rows * columns * x.shape[-1] >= least
-        and min(rows, columns) > _THIN
+        math.prod(sides) * x.shape[-1] >= least
+        and min(sides) > _THIN
         and type(x) is type(weight) is Tensor
         and x.dtype == weight.dtype == torch.float32
         and x.device.type == weight.device.type == "cpu"
