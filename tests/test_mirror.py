@@ -166,7 +166,7 @@ TOGETHER = [
     ("training/test_loop.py", "training: plain", "the loop without noise"),
     (
         "training/clipping/test_module.py",
-        "training/clipping: contributions optimizer tap",
+        "training/clipping: contributions convolution optimizer tap",
         "clipped sums against a loop over examples",
     ),
     (

@@ -1,5 +1,6 @@
 """Every supported layer, on random shapes: the clipped sum equals that of a loop over examples, to 1e-5 of its norm."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 from transformers.pytorch_utils import Conv1D
 
+from plrvo.training.clipping import layers
 from plrvo.training.clipping.layers import rule_of
 
 quick = settings(max_examples=25, deadline=None)
@@ -69,6 +71,43 @@ def test_convolution(data: st.DataObject, count: int, dimensions: int, groups: i
 )
 def test_convolutions_of_every_form(channels: tuple[int, int], size: int, count: int, clip: float) -> None:
     assert_equal_to_loop(randomised(nn.Conv2d(*channels, 3, padding=1)), normal(count, channels[0], size, size), clip)
+
+
+IN_GROUPS = {
+    "strides": (nn.Conv2d(4, 3, 3, stride=2, padding=1), (9, 8)),
+    "dilations, other padding": (nn.Conv2d(4, 3, (2, 3), dilation=2, padding=2, padding_mode="circular"), (9, 9)),
+    "the same size": (nn.Conv2d(2, 5, (5, 3), padding="same"), (7, 7)),
+    "one dimension, groups": (nn.Conv1d(4, 6, 3, groups=2), (30,)),
+    "three dimensions": (nn.Conv3d(2, 3, 2), (5, 6, 4)),
+    "transposed": (nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1), (6, 6)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("name", IN_GROUPS)
+def test_convolutions_of_all_examples_in_groups(
+    name: str, count: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bands of two examples, and a rest."""
+    layer, size = IN_GROUPS[name]
+    for constant, value in (("_WORK_OF_GROUPS", 0), ("_CHANNELS", 1), ("_BAND", 2 * layer.weight.numel())):
+        monkeypatch.setattr(layers, constant, value)
+    module = randomised(copy.deepcopy(layer)).to(dtype)
+    x = normal(count, layer.in_channels, *size).to(dtype)
+    assert layers._is_for_groups(layer, x, 1) == (dtype == torch.float32)
+    assert_equal_to_loop(module, x, 0.5)
+    assert_equal_to_loop(module, x, 1e4)
+
+
+def test_an_example_with_infinite_numbers_leaves_others_of_its_band_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_WORK_OF_GROUPS", 0)
+    layer, x = randomised(nn.Conv2d(16, 16, 3)), normal(3, 16, 9, 9)
+    g = normal(3, 16, 7, 7, seed=2)
+    assert layers._is_for_groups(layer, x, 49)
+    expected = layers._by_groups(layer, x, g)
+    x[1, 0, 0, 0] = torch.inf
+    assert torch.equal(layers._by_groups(layer, x, g)[[0, 2]], expected[[0, 2]])
 
 
 @quick

@@ -105,6 +105,23 @@ def test_sums_from_ghost_norms_equal_those_of_a_loop() -> None:
     assert_equal_to_loop(module, x, 1e6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("clip", [0.5, 1e6])
+def test_wide_layers_whose_products_are_large(kind: str, clip: float) -> None:
+    """By the other of two libraries, and with one set of products for the weights of inputs and states."""
+    module, x = Sequences(kind, size=200), normal(ROWS, LENGTH, WIDTH)
+    assert ROWS * LENGTH * module.layer.weight_hh_l0.numel() >= (1 << 21 if kind in ("LSTM", "GRU") else 0)
+    assert uses_ghost_norms(module, x)
+    assert_equal_to_loop(module, x, clip)
+
+
+@pytest.mark.parametrize("frozen", ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"])
+def test_of_a_frozen_parameter_nothing_is_noted(frozen: str) -> None:
+    module, x = Sequences("LSTM", size=12), normal(ROWS, 2, WIDTH)
+    getattr(module.layer, frozen).requires_grad_(False)
+    assert_equal_to_loop(module, x, 0.5)
+
+
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=["one", "two, both directions"])
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_projections_of_an_lstm(options: dict[str, Any]) -> None:

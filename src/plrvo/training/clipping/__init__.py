@@ -14,7 +14,8 @@ form. Either way a weight gradient is computed once, as without privacy. The ide
 
 - `contributions`: the forms that a parameter's per-example gradients take, their norms and weighted sums;
 - `bags`: the form of embeddings that are added up by bag;
-- `products`: their arithmetic, and what rounding can hide of it;
+- `convolution`: the ghost form of convolutions;
+- `products`: their arithmetic, and what rounding can hide of it; `matrices`: by which library it is done;
 - `layers`: which contributions each kind of layer makes;
 - `module`: the wrapper that records them during the backward pass;
 - `samples`: the other wrappers, per-example gradients for layers without a rule, and of a module as a whole;

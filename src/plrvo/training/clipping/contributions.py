@@ -5,7 +5,7 @@
 | `PerExample` | the gradients themselves | biases, normalisation, small weights with many positions |
 | `Outer` | the factors l, r of each position | linear layers |
 | `Tokens` | token numbers and r: l is one-hot | embeddings |
-| `Convolution` | input and output gradient of a convolution | convolutions with few positions |
+| `Convolution` (`convolution`) | its input and output gradient | convolutions with few positions |
 
 A parameter that is used more than once (tied weights, a layer called twice) has several contributions, whose
 gradients add before the norm is taken: `squared_norms` adds the cross terms.
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from plrvo.training.clipping.matrices import each_product, product
 from plrvo.training.clipping.precision import wide
 from plrvo.training.clipping.products import cleared, gram, largest, roundings_of, squared_lengths, with_rounding
 
@@ -164,19 +165,20 @@ class Factored(Contribution):
 
 @dataclass(frozen=True)
 class Outer(Factored):
-    """Both factors are vectors; `left` is (examples, positions, rows)."""
+    """Both factors are vectors; `left` is (examples, positions, rows), its products with itself are there if known."""
 
     left: Tensor
     right: Tensor
+    left_products: Tensor | None = None
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        if self.left.shape[2] < self.right.shape[2]:  # the weights go to the smaller factor
+        if self.left.shape[2] <= self.right.shape[2]:  # the weights go to the smaller factor, which comes first
             weighted = self.left * factors.to(self.left.dtype)[:, None, None]
-            return weighted.flatten(0, 1).t() @ self.right.flatten(0, 1)
-        return self.left.flatten(0, 1).t() @ self._weighted_right(factors).flatten(0, 1)
+            return product(weighted.flatten(0, 1).t(), self.right.flatten(0, 1))
+        return product(self._weighted_right(factors).flatten(0, 1).t(), self.left.flatten(0, 1)).t().contiguous()
 
     def per_example(self) -> Tensor:
-        return self.left.transpose(1, 2) @ self.right
+        return each_product(self.left.transpose(1, 2), self.right)
 
     @property
     def left_squares(self) -> Tensor:
@@ -194,7 +196,8 @@ class Outer(Factored):
         return torch.maximum(largest(self.left), largest(self.right))
 
     def of(self, examples: Tensor) -> Outer:
-        return Outer(self.left[examples], self.right[examples])
+        known = None if self.left_products is None else self.left_products[examples]
+        return Outer(self.left[examples], self.right[examples], known)
 
     def double(self) -> Outer:
         return Outer(self.left.double(), self.right.double())
@@ -245,56 +248,6 @@ class Tokens(Factored):
         return Tokens(self.tokens, cleared(self.right, rows), self.rows)
 
 
-@dataclass(frozen=True)
-class Convolution(Contribution):
-    """A convolution in ghost form; `factors_of` unfolds its input into (l, r), groups beside the examples."""
-
-    input: Tensor
-    output_gradient: Tensor
-    factors_of: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-    weight_gradient: Callable[[Tensor, Tensor], Tensor]
-
-    def _grouped(self) -> tuple[Outer, tuple[int, int]]:
-        left, right = self.factors_of(self.input, self.output_gradient)  # (examples, groups, positions, .)
-        return Outer(left.flatten(0, 1), right.flatten(0, 1)), (left.shape[0], left.shape[1])
-
-    def squared_norms(self) -> Tensor:
-        grouped, shape = self._grouped()
-        return grouped.squared_norms().view(shape).sum(dim=1)
-
-    def sizes(self) -> Tensor:
-        grouped, shape = self._grouped()
-        return grouped.sizes().view(shape).sum(dim=1)
-
-    def largest(self) -> Tensor:
-        return torch.maximum(largest(self.input), largest(self.output_gradient))
-
-    @property
-    def positions(self) -> int:
-        return self.output_gradient[0, 0].numel()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.input.dtype
-
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        shape = (-1, *[1] * (self.output_gradient.ndim - 1))
-        return self.weight_gradient(self.input, self.output_gradient * factors.to(self.input.dtype).view(shape))
-
-    def per_example(self) -> Tensor:
-        together = self.weight_gradient(self.input[:0], self.output_gradient[:0])
-        gradients = together.new_empty(len(self.input), *together.shape)
-        for i in range(len(self.input)):
-            gradients[i] = self.weight_gradient(self.input[i : i + 1], self.output_gradient[i : i + 1])
-        return gradients
-
-    def without(self, rows: Tensor) -> Convolution:
-        return replace(self, input=cleared(self.input, rows), output_gradient=cleared(self.output_gradient, rows))
-
-    def of(self, examples: Tensor) -> Convolution:
-        return replace(self, input=self.input[examples], output_gradient=self.output_gradient[examples])
-
-
 def squared_norms(contributions: list[Contribution]) -> Tensor:
     """||sum of the contributions||^2 for every example, from above."""
     if len(contributions) == 1:
@@ -314,7 +267,8 @@ def _left_products(one: Factored, other: Factored) -> Tensor:
     """<l_s, l'_t> for all positions s of one and t of the other: (examples, s, t)."""
     match one, other:
         case Outer(), Outer():
-            return gram(one.left, other.left)
+            known = one.left_products if one is other else None
+            return gram(one.left, other.left) if known is None else known
         case Tokens(), Tokens():
             return wide((one.tokens[:, :, None] == other.tokens[:, None, :]).to(one.right.dtype))
         case Outer(), Tokens():
@@ -387,6 +341,16 @@ def outer(left: Tensor, right: Tensor) -> Contribution:
     columns = right.shape[2]
     factored = Outer(left, right)
     return PerExample(factored.per_example()) if is_direct(positions, rows, columns) else factored
+
+
+def outers(left: Tensor, rights: Sequence[Tensor]) -> list[Contribution]:
+    """The same for several weights with one l: what is known of it serves all, as if r had the columns of all."""
+    left = rows_of_positions(left).contiguous()
+    _, positions, rows = left.shape
+    if is_direct(positions, rows, sum(right.shape[-1] for right in rights)):
+        return [outer(left, right) for right in rights]
+    known = gram(left, left)
+    return [Outer(left, rows_of_positions(right).contiguous(), known) for right in rights]
 
 
 def is_direct(positions: int, rows: int, columns: int) -> bool:

@@ -18,7 +18,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from plrvo.training.clipping.matrices import linear, often
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def _plain(kind: str, steps: Steps) -> tuple[Tensor, Tensor]:
 
 def _gru(weights: Weights, steps: Steps, before: Tensor) -> tuple[Tensor, Tensor]:
     """h = (1 - z) n + z h', n = tanh(a + r b): gates r, z, b and, of the inputs alone, a."""
-    driven = functional.linear(steps.inputs, weights.inputs, weights.input_bias)
-    echoed = functional.linear(before, weights.states, weights.state_bias)
+    driven = linear(steps.inputs, weights.inputs, weights.input_bias)
+    echoed = linear(before, weights.states, weights.state_bias)
     size = before.shape[2]
     r, z = (driven[..., : 2 * size] + echoed[..., : 2 * size]).sigmoid().chunk(2, dim=2)
     b = echoed[..., 2 * size :]
@@ -99,35 +100,55 @@ def _gru(weights: Weights, steps: Steps, before: Tensor) -> tuple[Tensor, Tensor
 
 def _lstm(weights: Weights, steps: Steps, before: Tensor, outputs: Tensor, last: tuple[Tensor, ...]) -> Gradients:
     """c = f c' + i g and h = o tanh(c), or a projection of that: gates i, f, g, o."""
-    gates = functional.linear(steps.inputs, weights.inputs, weights.input_bias)
-    gates += functional.linear(before, weights.states, weights.state_bias)
-    i, f, g, o = gates.chunk(4, dim=2)
-    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    i, f, g, o = _activated(weights, steps.inputs, before)
     kept, new = f, i * g
     if steps.there is not None:
-        kept, new = torch.where(steps.there, f, 1.0), new * steps.there
+        kept, new = torch.where(steps.there, f, 1.0), new.mul_(steps.there)
     cells = torch.empty(len(f) + 1, *f.shape[1:], dtype=f.dtype, device=f.device)
     cells[0] = steps.first[1]
-    for t in range(len(f)):
-        torch.addcmul(new[t], kept[t], cells[t], out=cells[t + 1])
-    shown = cells[1:].tanh()
-    slopes = torch.stack([g * i * (1 - i), cells[:-1] * f * (1 - f), i * (1 - g.square()), shown * o * (1 - o)], dim=2)
-    through = o * (1 - shown.square())
+    for fresh, stays, cell, after in zip(*(v.unbind() for v in (new, kept, cells[:-1], cells[1:])), strict=True):
+        torch.addcmul(fresh, stays, cell, out=after)
+    shown = torch.tanh(cells[1:], out=new)
+    slopes = torch.empty(*f.shape[:2], 4, f.shape[2], dtype=f.dtype, device=f.device)
+    of_sigmoid, of_tanh = torch.ops.aten.sigmoid_backward.grad_input, torch.ops.aten.tanh_backward.grad_input
+    for k, (way, before_it, gate) in enumerate(
+        ((of_sigmoid, g, i), (of_sigmoid, cells[:-1], f), (of_tanh, i, g), (of_sigmoid, shown, o))
+    ):
+        way(before_it, gate, grad_input=slopes[:, :, k])
+    through = torch.ops.aten.tanh_backward(o, shown)
     if steps.there is not None:
-        slopes, through = slopes * steps.there[:, :, None], through * steps.there
-    state, cell = last
-    found, states = torch.empty_like(slopes), torch.empty_like(outputs)
-    for t in reversed(range(len(f))):
-        state = torch.add(state, outputs[t], out=states[t])
-        exposed = state if weights.projection is None else state @ weights.projection
-        cell = torch.addcmul(cell, exposed, through[t])
-        torch.mul(slopes[t, :, :3], cell[:, None], out=found[t, :, :3])
-        torch.mul(slopes[t, :, 3], exposed, out=found[t, :, 3])
-        cell = cell * kept[t]
-        earlier = found[t].flatten(1) @ weights.states
+        slopes.mul_(steps.there[:, :, None])
+        through.mul_(steps.there)
+    state, cell, states = last[0], last[1].clone(), []
+    # Slopes become gradients in place. Views of all steps at once: one by one they take as long as the arithmetic.
+    whole = slopes.flatten(2)
+    views = (outputs, through, kept, whole, slopes[:, :, :3], slopes[:, :, 3])
+    for t, (output, opened, stays, gates, three, fourth) in reversed(
+        list(enumerate(zip(*(v.unbind() for v in views), strict=True)))
+    ):
+        state = state + output
+        exposed = state
+        if weights.projection is not None:
+            states.append(state)
+            exposed = state @ weights.projection
+        cell.addcmul_(exposed, opened)
+        three.mul_(cell[:, None])
+        fourth.mul_(exposed)
+        cell.mul_(stays)
+        earlier = often(gates, weights.states)
         state = earlier if steps.there is None else torch.where(steps.there[t], earlier, state)
-    of_gates = found.flatten(2)
     projected = None
     if weights.projection is not None:
-        projected = states if steps.there is None else states * steps.there, o * shown
-    return Gradients(of_gates, of_gates, (state, cell), projected)
+        seen = torch.stack(states[::-1])
+        projected = seen if steps.there is None else seen.mul_(steps.there), o * shown
+    return Gradients(whole, whole, (state, cell), projected)
+
+
+def _activated(weights: Weights, inputs: Tensor, before: Tensor) -> tuple[Tensor, ...]:
+    """The gates i, f, g, o of all steps, in one tensor: large ones cost the more the more of them there are."""
+    bias = None
+    if weights.input_bias is not None and weights.state_bias is not None:
+        bias = weights.input_bias + weights.state_bias
+    both, weight = torch.cat([inputs, before], dim=2), torch.cat([weights.inputs, weights.states], dim=1)
+    i, f, g, o = linear(both, weight, bias).chunk(4, dim=2)
+    return i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()

@@ -20,13 +20,13 @@ from torch.nn import functional
 from plrvo.training.clipping.bags import embedding_bag
 from plrvo.training.clipping.contributions import (
     Contribution,
-    Convolution,
     PerExample,
     Tokens,
     is_direct,
     outer,
     rows_of_positions,
 )
+from plrvo.training.clipping.convolution import Convolution
 
 Contributions = Iterator[tuple[nn.Parameter, Contribution]]
 # Of a layer, its input, its output gradient and further inputs. Layers are typed loosely: their options differ.
@@ -34,6 +34,9 @@ Rule = Callable[..., Contributions]
 
 # From so many products an example on, torch's own kernel is faster one example at a time than a product of windows.
 _WORK_OF_A_KERNEL = 1 << 22
+# From so many products and channels on, those of all examples at once are faster than either.
+_WORK_OF_GROUPS, _CHANNELS = 1 << 24, 8
+_BAND = 1 << 21  # numbers of gradients that are computed at once
 
 
 def _trains(parameter: nn.Parameter | None) -> bool:
@@ -71,7 +74,7 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
     ghost = Convolution(x, g, lambda *both: _factors(layer, *both), lambda *both: _whole(layer, *both))
     if not is_direct(positions, rows, columns):
         yield layer.weight, ghost
-    elif layer.groups > 1 and len(x) > 0:
+    elif len(x) > 0 and (layer.groups > 1 or _is_for_groups(layer, x, positions)):
         yield layer.weight, PerExample(_by_groups(layer, x, g))
     elif positions * columns * layer.out_channels >= _WORK_OF_A_KERNEL:
         yield layer.weight, PerExample(ghost.per_example())
@@ -154,11 +157,33 @@ def _whole(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     return _by_kernel(layer, x, g, x.new_empty(shape), layer.groups) if len(x) else x.new_zeros(shape)
 
 
+def _is_for_groups(layer: Any, x: Tensor, positions: int) -> bool:
+    """Whether a convolution of so many groups is faster than windows: by oneDNN, with channels to fill its vectors.
+
+    For a number of examples that is new to it, oneDNN first makes a kernel, which takes some tenths of a millisecond.
+    """
+    work = len(x) * positions * layer.out_channels * _columns(layer)
+    known = x.device.type == "cpu" and x.dtype == torch.float32 and bool(torch.backends.mkldnn.enabled)
+    return known and layer.weight.shape[1] >= _CHANNELS and work >= _WORK_OF_GROUPS
+
+
 def _by_groups(layer: Any, x: Tensor, g: Tensor) -> Tensor:
-    """That of each example: the channels of all examples are those of one, in so many more groups."""
-    weights = x.new_empty(len(x) * layer.weight.shape[0], *layer.weight.shape[1:])
+    """That of each example: the channels of all examples are those of one, in so many more groups.
+
+    No window is copied. The kernel has an order of its own for what it computes, and needs its memory twice: as many
+    examples at a time as fit the cache.
+    """
+    shape = layer.weight.shape
+    most = max(1, _BAND // max(1, math.prod(shape)))
+    if most < len(x):
+        gradients = x.new_empty(len(x), *shape)
+        for start in range(0, len(x), most):
+            band = slice(start, start + most)
+            gradients[band] = _by_groups(layer, x[band], g[band])
+        return gradients
+    weights = x.new_empty(len(x) * shape[0], *shape[1:])
     together = _by_kernel(layer, x.flatten(0, 1)[None], g.flatten(0, 1)[None], weights, len(x) * layer.groups)
-    return together.view(len(x), *layer.weight.shape)
+    return together.view(len(x), *shape)
 
 
 def _columns(layer: Any) -> int:

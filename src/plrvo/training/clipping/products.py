@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from plrvo.training.clipping.matrices import each_product
 from plrvo.training.clipping.precision import wide
 
 _HIDDEN = 2.0**-8
@@ -54,10 +55,10 @@ def gram(one: Tensor, other: Tensor) -> Tensor:
     if number == 1:
         if one.shape[1] == other.shape[1] == 1:
             return (one * other).sum(dim=2, keepdim=True)
-        return one @ other.transpose(1, 2)
+        return each_product(one, other.transpose(1, 2))
     total = torch.zeros(len(one), one.shape[1], other.shape[1], dtype=torch.float64, device=one.device)
     for part, beside in zip(one.chunk(number, dim=2), other.chunk(number, dim=2), strict=True):
-        total += part @ beside.transpose(1, 2)
+        total += each_product(part, beside.transpose(1, 2))
     return total
 
 

@@ -17,8 +17,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from plrvo.training.clipping.contributions import Contribution, PerExample, outer
+from plrvo.training.clipping.contributions import Contribution, PerExample, outer, outers
 from plrvo.training.clipping.gates import Gradients, Steps, Weights, through_time
+from plrvo.training.clipping.matrices import linear
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.validate import InvalidArgument
 
@@ -155,7 +156,7 @@ class _Layer:
         """The gradients of the input and of the states; contributions are shown."""
         inputs, outputs, (of_outputs, *of_last) = *map(self._padded, (x, y)), map(wide, gradients)
         of_outputs, there = self._padded(of_outputs), self._there()
-        of_inputs, of_first = torch.zeros_like(inputs), [torch.empty_like(wide(f)) for f in first]
+        of_inputs, of_first = [], [torch.empty_like(wide(f)) for f in first]
         for d in range(self._directions):
 
             def directed(values: Tensor, d: int = d) -> Tensor:
@@ -174,29 +175,41 @@ class _Layer:
             last = tuple(g[d] for g in of_last)
             found = through_time(self.layer.mode, weights, steps, directed(of_outputs[:, :, own]), last)
             self.show(inputs.shape[1], self._contributions(names, steps, found))
-            of_inputs += directed(found.of_inputs @ weights.inputs)
-            for total, part in zip(of_first, found.first, strict=True):
-                total[d] = part
-        return self._data(of_inputs).to(x.dtype), *(t.to(f.dtype) for t, f in zip(of_first, first, strict=True))
+            of_inputs.append(directed(linear(found.of_inputs, weights.inputs.t())))
+            for whole, part in zip(of_first, found.first, strict=True):
+                whole[d] = part
+        total = of_inputs[0] if len(of_inputs) == 1 else of_inputs[0].add_(of_inputs[1])
+        return self._data(total).to(x.dtype), *(t.to(f.dtype) for t, f in zip(of_first, first, strict=True))
 
     def _contributions(
         self, names: dict[str, str], steps: Steps, found: Gradients
     ) -> Iterator[tuple[nn.Parameter, Contribution]]:
         def examples_first(values: Tensor) -> Tensor:
-            return _ordered(values.transpose(0, 1), self.packed.unsorted_indices if self.packed else None, 0)
+            order = self.packed.unsorted_indices if self.packed else None
+            return _ordered(values.transpose(0, 1), order, 0).contiguous()
 
-        factors = {"inputs": (found.of_inputs, steps.inputs), "states": (found.of_states, steps.before)}
-        if found.projected is not None:
-            factors["projection"] = found.projected
-        for what, name in names.items():
-            parameter = getattr(self.layer, name)
-            if not parameter.requires_grad:
-                continue
-            if what in factors:
-                yield parameter, outer(*map(examples_first, factors[what]))
-            else:
-                gates = found.of_inputs if what == "input_bias" else found.of_states
-                yield parameter, PerExample(examples_first(gates).sum(dim=1))
+        # The gates of an LSTM have one gradient, for inputs and states alike: it is looked at once.
+        own = {"inputs": (of_inputs := examples_first(found.of_inputs)), "states": of_inputs}
+        rights = {"inputs": steps.inputs, "states": steps.before}
+        if found.of_states is not found.of_inputs:
+            own["states"] = examples_first(found.of_states)
+        parameters = {what: getattr(self.layer, name) for what, name in names.items()}
+        trained = [what for what, p in parameters.items() if p.requires_grad]
+        weights = [what for what in rights if what in trained]
+        if own["inputs"] is own["states"]:
+            made = outers(of_inputs, [examples_first(rights[what]) for what in weights])
+        else:
+            made = [outer(own[what], examples_first(rights[what])) for what in weights]
+        for what, contribution in zip(weights, made, strict=True):
+            yield parameters[what], contribution
+        if "projection" in trained and found.projected is not None:
+            yield parameters["projection"], outer(*map(examples_first, found.projected))
+        biases = {"input_bias": "inputs", "state_bias": "states"}
+        lefts = {id(own[what]): own[what] for bias, what in biases.items() if bias in trained}
+        sums = {key: PerExample(left.sum(dim=1)) for key, left in lefts.items()}
+        for bias, what in biases.items():
+            if bias in trained:
+                yield parameters[bias], sums[id(own[what])]
 
     def _names(self, direction: int) -> dict[str, str]:
         """The names of the parameters in one direction, in the order of the kernels' arguments."""
