@@ -119,8 +119,8 @@ ENTRIES = (
             Scale.smoke: "two steps of a model with random weights, forty pairs, two tables",
             Scale.quick: "150 steps of about 192 pairs in the last eight layers, in bfloat16, with Gaussian noise at "
             "epsilon 8 only; 100 tables of the test split, written greedily; one seed",
-            Scale.full: "150 steps of about 192 pairs in all layers, in bfloat16; 100 tables of the test split, written "
-            "greedily; one seed",
+            Scale.full: "150 steps of about 192 pairs in all layers, in bfloat16; 100 tables of the test split, "
+            "written greedily; one seed",
         },
         group=Group.study,
     ),
