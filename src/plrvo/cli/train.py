@@ -16,6 +16,7 @@ from plrvo.cli.progress import StepProgress
 from plrvo.cli.signs import Signs
 from plrvo.cli.train_options import PANELS, TaskArgument, options_of_a_job
 from plrvo.cli.train_result import finish, result_of, warnings_of
+from plrvo.records.folder import CHECKPOINT
 from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.catalog import NAMES as TASKS
 from plrvo.tasks.choices import check_folder
@@ -64,8 +65,6 @@ def train(
 
 def _trained(job: Job, out: Path, resume: bool, verbose: bool, as_json: bool) -> int:
     resolved = job.resolve(out, resume)
-    from plrvo.training.loop import Interrupted  # like all of torch, when mistakes in words have been told
-
     for warning in warnings_of(job, resolved):
         print(f"plrvo: warning: {printable(options.spelled(warning))}", file=sys.stderr)
     plan = resolved.plan
@@ -75,8 +74,8 @@ def _trained(job: Job, out: Path, resume: bool, verbose: bool, as_json: bool) ->
     try:
         with StepProgress(f"{job.task}, {kind}", resolved.work.steps) as watch:
             trained = resolved.train(watch)
-    except Interrupted:
-        if plan is None:
+    except KeyboardInterrupt:  # after a step, or at once
+        if plan is None or not (out / CHECKPOINT).exists():
             raise
         command = f"{_program()} train --resume --out {shlex.quote(str(out))}" + (" --json" if as_json else "")
         print(f"plrvo: stopped; this continues: {printable(command)}", file=sys.stderr)

@@ -24,7 +24,7 @@ from plrvo.tasks.preset import Task, whole_batches
 from plrvo.tasks.settings import Settings, Streams, build_optimizer
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.averaging import WeightAverage
-from plrvo.training.loop import Metrics, Run, Watcher, train
+from plrvo.training.loop import Metrics, Run, Watcher, record, train
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.validate import InvalidArgument
 
@@ -91,6 +91,8 @@ def run_private(
         train(run)
         if work.receipt is None:  # resumed after the last step: nothing was left to do
             work.permits(run.step, True)
+            if not run.history or run.history[-1]["step"] != run.step:  # stopped in the tests after the last step
+                record(run)
             work.save(run.history)
         work.settle()
         return work.receipt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from plrvo.training.trackers import Tracking
 from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
+_STOPPING = b"\nplrvo: stopping when this step, or the tests after it, are done; once more stops at once\n"
 _LOG, _STEP = logging.getLogger(__name__), "%d of %d steps taken"
 
 
@@ -102,7 +104,7 @@ def train(run: Run) -> list[dict[str, Any]]:
             if run.permits and not run.permits(run.step, evaluated or kept):
                 evaluated = kept = False
             if evaluated:
-                _record(run)
+                record(run)
             if run.tracking:
                 run.tracking.step(**(_numbers(run.history[-1]) if evaluated else {}))
             if run.save and kept:
@@ -141,7 +143,8 @@ def set_learning_rate(optimizer: Any, rate: float) -> None:
         group["lr"] = rate
 
 
-def _record(run: Run) -> None:
+def record(run: Run) -> None:
+    """Test the module as it is, and note what comes out."""
     run.module.eval()
     with torch.no_grad():
         metrics = run.evaluate()
@@ -175,6 +178,7 @@ def _stop_requested() -> Iterator[Callable[[], bool]]:
         if came:  # asked twice: at once
             raise KeyboardInterrupt
         came.append(number)
+        os.write(2, _STOPPING)  # and not by a stream, which may be in the middle of a line
 
     try:
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -12,7 +12,7 @@ from tests.tasks.tables.tiny import ENTRIES, save_folder
 
 from plrvo.cli.main import main
 from plrvo.tasks import catalog as tasks
-from plrvo.tasks.tables import catalog, data, recipes
+from plrvo.tasks.tables import catalog, data, recipes, task
 from plrvo.tasks.tables.data import Split
 from plrvo.tasks.tables.formats import Entry
 from plrvo.tasks.tables.generate import read_generations
@@ -55,9 +55,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def command(folder, *more):
+def command(folder, *more, seed=("--seed", "1")):
     fixed = ["train", "e2e", "--model", str(folder / "tiny"), "--data-dir", str(folder), "--max-length", "50", "--json"]
-    quick = ["--steps", "3", "--sample-rate", "0.2", "--seed", "1", "--beams", "2", "--out", str(folder / "run")]
+    quick = ["--steps", "3", "--sample-rate", "0.2", *seed, "--beams", "2", "--out", str(folder / "run")]
     return [*fixed, *quick, *more]
 
 
@@ -101,6 +101,23 @@ def test_a_run_is_resumed_with_the_same_settings_only(folder, capsys):
     assert main(command(folder, *budget, "--resume")) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["cider"] == first["cider"]
+
+
+@pytest.mark.parametrize("seed", [("--seed", "1"), ()])
+def test_a_run_that_was_stopped_while_it_wrote_texts_writes_them_when_it_is_resumed(folder, capsys, monkeypatch, seed):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    budget = ["--epsilon", "4", "--delta", "1e-3"]
+    with monkeypatch.context() as patched:
+        patched.setattr(task, "generate", stopped)
+        assert main(command(folder, *budget, seed=seed)) == 130
+    assert "this continues: plrvo train --resume" in capsys.readouterr().err
+    assert main(["train", "--resume", "--out", str(folder / "run"), "--data-dir", str(folder), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert "bleu" in result
+    assert read_generations(folder / "run" / "generations.jsonl")
+    assert main(["verify", str(folder / "run" / "receipt.json")]) == 0
 
 
 def test_one_text_for_each_table_makes_the_pair_the_table(folder, capsys):
