@@ -67,6 +67,10 @@ def of_run(read: Opened) -> Iterator[str]:
         yield f"run.isolation is {shortened(isolation)}, and none of {', '.join(Isolation)}"
     elif isolation == Isolation.construction and mode != GradSampleMode.alone:
         yield f"its examples were apart by construction; with grad_sample_mode {shortened(mode)} they were in a batch"
+    if mode == GradSampleMode.alone and processes not in (None, 1):
+        yield f"it ran in {counted(processes, 'process')}; one example at a time takes one"
+    if read.receipt.get("job") is not None:
+        yield from _of_a_job(read, mode, isolation)
     if plan.clipping is Clipping.l1 and mode not in _SINGLE:
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
     adaptive = run.get("adaptive")
@@ -83,6 +87,14 @@ def of_run(read: Opened) -> Iterator[str]:
     if alone and processes not in (None, 1):
         yield f"it ran in {counted(processes, 'process')}; correlated and audited runs have one"
     yield from _seed_and_settings(read, run)
+
+
+def _of_a_job(read: Opened, mode: Any, isolation: Any) -> Iterator[str]:
+    """Jobs train on batches, and nobody answers for the weights in their losses: examples that meet were looked for."""
+    if mode == GradSampleMode.alone:
+        yield f"run.grad_sample_mode is {shortened(mode)}, which takes a loop of one's own; it was the run of a job"
+    if read.revision > 4 and isolation != Isolation.tried:
+        yield f"run.isolation is {shortened(isolation)}; that of a job is {Isolation.tried}"
 
 
 def _seed_and_settings(read: Opened, run: dict[str, Any]) -> Iterator[str]:
