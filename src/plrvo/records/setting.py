@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plrvo.accounting import Clipping
-from plrvo.records import derived, seeding
+from plrvo.records import derived, seeding, unit
 from plrvo.records.choices import GradSampleMode
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS
@@ -34,6 +34,7 @@ def of_task(read: Opened) -> Iterator[str]:
         or not all(isinstance(name, str) and name for name in public)
     ):
         yield f"task.treated_as_public is {shortened(public)}"
+    yield from unit.differences(task, read.receipt.get("job"))
     if read.revision > 1 and "trainable_parameters" not in task:
         yield "task.trainable_parameters is missing"
     examples, visits = task.get("examples"), read.receipt.get("visits")
