@@ -62,6 +62,9 @@ class Receipt(Mapping[str, Any]):
         if path.exists() and not path.is_file():  # what lies beside a pipe or a device is not what it is about
             raise InvalidArgument("receipt", str(path), "a receipt file")
         document = read_json(path, "receipt", "a receipt file")
+        if isinstance(document, dict) and "plan" in document and "receipt" not in document:
+            said = f"a receipt, {RECEIPT} of a run that was trained; this is a plan, of which no step was taken"
+            raise InvalidArgument("receipt", str(path), said)
         if not isinstance(document, dict) or type(document.get("receipt")) is not int or document["receipt"] != FORMAT:
             raise InvalidArgument("receipt", str(path), f"a receipt of format {FORMAT}")
         return Receipt(document, path)
