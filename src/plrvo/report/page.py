@@ -206,7 +206,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
             "standing": findings.standing(row).value,
             "remarked": bool(row.flags) and findings.standing(row) is findings.Standing.holds,
             "measures": [
-                (numbers.near(row.printed.get(name), name), numbers.near(row.measured.get(name), name))
+                (numbers.near(row.printed.get(name), name), numbers.measured(row.measured.get(name), name))
                 for name in run.measures
             ],
             "remark": "; ".join(row.flags.values()),
