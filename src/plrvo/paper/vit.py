@@ -61,7 +61,7 @@ def recipe_of(scale: Scale) -> Recipe:
 def flags_of(setting: Setting, bracket: Epsilon) -> Flags:
     """Where the printed parameters do not give the printed epsilon."""
     if setting.kind == "gaussian":
-        return unlike_printed(setting.epsilon, bracket.certified, "certify")
+        return unlike_printed(setting.epsilon, bracket.certified, certified=True)
     return {**unlike_printed(setting.epsilon, bracket.published), **refutation(bracket)}
 
 
