@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 from docs.figures.both import shown, write_both
 from docs.figures.renewed import renewed
 
+from plrvo.accounting.printed import rounded_up
 from plrvo.paper.document import FILE, read_reproduction
 from plrvo.paper.study_scattering import EXAMPLES, PUBLISHED
 
@@ -41,7 +42,7 @@ def section(rows: Sequence[dict[str, Any]]) -> str:
     for task, name in NAMES.items():
         mine = [row for row in rows if row["parameters"]["task"] == task]
         if mine:
-            points = " and ".join(f"{_value(row)} % at {row['epsilon']['certified']:.3g}" for row in mine)
+            points = " and ".join(f"{_value(row)} % at {rounded_up(row['epsilon']['certified'], 3)}" for row in mine)
             said.append(f"{name} {points}")
     words = (
         "A linear model on [scattering features](guide-training.md#recipes), which nothing was trained for, with "

@@ -7,6 +7,7 @@ import re
 
 from docs.figures.audit_clipbkd import LABELS, PANELS, ROOT, rows, stored
 
+from plrvo.audit.verdict import told_claim
 from plrvo.cli.show import rounded_down
 
 GUIDE = ROOT / "docs" / "guide-audit.md"
@@ -28,6 +29,11 @@ def audited(row: dict) -> str:
     return "0" if value == 0 else rounded_down(value, 4 if value > 0.1 else 3)
 
 
+def claimed(row: dict, digits: int = 3) -> str:
+    """A claimed epsilon; what is certified is never printed smaller than it is."""
+    return told_claim(row["claim"], row["epsilon_claimed"], digits)
+
+
 def table(*lines: list[str]) -> str:
     """A table of markdown, the first line its head."""
     made = ["| " + " | ".join(cells) + " |" for cells in lines]
@@ -40,7 +46,7 @@ def mechanism() -> str:
     for name, what in MECHANISM.items():
         row = stored(name)
         word = "certified for Poisson" if row["sampler"] == "shuffled" else row["claim"]
-        claim = f"{word}, {row['epsilon_claimed']:.4g}"
+        claim = f"{word}, {claimed(row, 4)}"
         body.append([what, claim, audited(row), row["verdict"]])
     return table(["setting", "claim", "audited, at least", "verdict"], *body)
 
@@ -56,14 +62,14 @@ def clipbkd() -> str:
             for i, first in enumerate(found["gaussian"]):
                 cells = [audited(found[noise][i]) for noise in LABELS]
                 models, most = f"{first['runs']:,}", rounded_down(first["epsilon_certifiable"])
-                body.append([title, f"{first['epsilon_claimed']:.3g}", models, most, *cells])
+                body.append([title, claimed(first), models, most, *cells])
     head = ["data and model", "claimed", "models", "could show at most", *LABELS.values()]
     return table(head, *body)
 
 
 def broken() -> str:
     """Black box, clipping left out."""
-    body = [[f"{r['epsilon_claimed']:.3g}", audited(r), r["verdict"]] for r in rows("clipbkd-no-clipping")]
+    body = [[claimed(r), audited(r), r["verdict"]] for r in rows("clipbkd-no-clipping")]
     return table(["claimed", "audited, at least", "verdict"], *body)
 
 
@@ -79,7 +85,7 @@ def text() -> str:
 
 def _counts(row: dict) -> list[str]:
     most = rounded_down(row["epsilon_certifiable"])
-    return [f"{row['epsilon_claimed']:.3g}", f"{row['runs']:,}", most, audited(row)]
+    return [claimed(row), f"{row['runs']:,}", most, audited(row)]
 
 
 def one_run() -> str:
@@ -87,12 +93,12 @@ def one_run() -> str:
     body = []
     for name, what in ONE_RUN.items():
         found = rows(name)
-        for claim in dict.fromkeys(f"{row['epsilon_claimed']:.3g}" for row in found):
-            own = {row["noise"]["noise"]: row for row in found if f"{row['epsilon_claimed']:.3g}" == claim}
+        for claim in dict.fromkeys(claimed(row) for row in found):
+            own = {row["noise"]["noise"]: row for row in found if claimed(row) == claim}
             body.append(["logistic regression", what, claim, *(audited(own[noise]) for noise in LABELS)])
     cnn = {row["noise"]["noise"]: row for row in rows("one-run-cnn")}
     if cnn:
-        claim = f"{cnn['gaussian']['epsilon_claimed']:.3g}"
+        claim = claimed(cnn["gaussian"])
         body.append(["the paper's CNN", ONE_RUN["one-run-gradient"], claim, *(audited(cnn[noise]) for noise in LABELS)])
     return table(["model", "canaries", "claimed", *LABELS.values()], *body)
 
@@ -100,10 +106,7 @@ def one_run() -> str:
 def one_run_broken() -> str:
     """One training run each, of a broken engine's noise."""
     kinds = {"gradient": "white box", "example": "black box"}
-    body = [
-        [kinds[r["canary"]["kind"]], f"{r['epsilon_claimed']:.3g}", audited(r), r["verdict"]]
-        for r in rows("one-run-broken")
-    ]
+    body = [[kinds[r["canary"]["kind"]], claimed(r), audited(r), r["verdict"]] for r in rows("one-run-broken")]
     return table(["canaries", "claimed", "audited, at least", "verdict"], *body)
 
 

@@ -14,8 +14,9 @@ BEGINNING = """# The command line
 
 What every command says with `--help`; this page is made from the commands. Each takes `--json`, which prints one JSON
 object and nothing else. The exit code is 0 for done, 1 for "the answer is no" (a claim is refuted, a receipt differs, a
-constraint fails), 2 for bad input, in one line that names the option, its value and what would be right, and 130 after
-Ctrl-C.
+constraint fails), 2 for bad input, in one line that names the option, its value and what would be right, 130 after
+Ctrl-C, and 141 (128 + SIGPIPE) where nobody read the answer to its end, as in `plrvo verify RUN | head -1`, which says
+nothing of the answer.
 """
 
 

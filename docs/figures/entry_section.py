@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from docs.figures.both import shown
 
-from plrvo.cli.show import rounded_down, rounded_up
 from plrvo.paper.document import FILE, read_reproduction
 from plrvo.paper.drawing import tells, values
 from plrvo.paper.entry import Entry, Group, Needs, Scale, place_of
 from plrvo.paper.flags import remark_of
-from plrvo.paper.wording import share
+from plrvo.paper.wording import share, told
 from plrvo.validate import counted
 
 LONGEST_TABLE = 24  # rows; of longer ones the picture is shown
 # Which extra brings what an entry needs: the first that one of its packages or data sets asks for.
 EXTRAS = {"cifar-10": "vision", "transformers": "text", "torch": "train", "matplotlib": "report"}
-EPSILONS: Mapping[str, Callable[[float], str]] = {
-    "printed": lambda value: f"{value:g}",
-    "published": lambda value: f"{value:.4g}",
-    "certified": rounded_up,
-    "lower": rounded_down,
-}
+EPSILONS = ("printed", "published", "certified", "lower")
 
 
 @dataclass(frozen=True)
@@ -116,7 +110,7 @@ class Reproduced:
         lines = [line(head), "|---" + "|--:" * (len(head) - 1) + "|"]
         for row in self.rows:
             cells = [row["label"] + (" ⚑" if row["flags"] else "")]
-            cells += [_shown(row["epsilon"].get(name), EPSILONS[name]) for name in epsilons]
+            cells += [_epsilon(name, row["epsilon"].get(name)) for name in epsilons]
             lines.append(line([*cells, *(_pair(row, name) for name in names)]))
         if any(row["printed"].get(name) is not None for row in self.rows for name in names):
             lines += ["", "Measured here; in parentheses what the paper prints."]
@@ -184,14 +178,11 @@ def line(cells: list[str]) -> str:
 
 def _pair(row: Mapping[str, Any], name: str) -> str:
     measured, printed = (row[part].get(name) for part in ("measured", "printed"))
-    if printed is None:
-        return _shown(measured, _plain)
-    return f"{_shown(measured, _plain)} ({_plain(printed)})"
+    here = "-" if measured is None else told(name, measured)
+    return here if printed is None else f"{here} ({printed:.4g})"
 
 
-def _shown(value: float | None, how: Callable[[float], str]) -> str:
-    return "-" if value is None else how(value)
-
-
-def _plain(value: float) -> str:
-    return f"{value:.4g}"
+def _epsilon(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if name == "printed" else told(name, value)

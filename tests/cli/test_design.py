@@ -2,13 +2,16 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from plrvo import GammaPLRV, Gaussian, Laplace, Plan, Workload
 from plrvo.cli import design as command
+from plrvo.cli import design_result
 from plrvo.cli.main import main
+from plrvo.designer.comparison import compare
 
 CNN = ["--sample-rate", "0.04", "--steps", "1250", "--dimension", "26010", "--clip-min", "0.1", "--clip-max", "0.2"]
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
@@ -231,3 +234,10 @@ def test_batches_that_fit_in_the_time_are_compared(capsys, monkeypatch):
 def test_what_does_not_belong_to_a_time_limit_is_refused(capsys, options, named):
     assert main([*BATCHES, *options]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_what_noises_certify_is_never_told_smaller():
+    found = compare(Workload(sample_rate=0.1, steps=10, clip=1.0, dimension=10), 2.0, 1e-5)
+    out = io.StringIO()
+    design_result._print_alternatives(Console(file=out), replace(found, epsilon=2.000000001), False)
+    assert "certify epsilon 2.001 at" in out.getvalue()

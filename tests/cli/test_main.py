@@ -1,5 +1,8 @@
 """Whatever escapes from a command ends in one line."""
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -32,3 +35,46 @@ def test_the_extras_that_errors_name_exist():
 def test_no_command_shows_which_there_are(arguments, capsys):
     assert main(arguments) == 2
     assert "Commands:" in capsys.readouterr().err
+
+
+RECEIPT = str(Path(__file__).parents[1] / "records" / "first_receipts" / "corr" / "receipt.json")
+UNREAD = {
+    "verify": ["verify", RECEIPT],
+    "verify --json": ["verify", RECEIPT, "--json"],
+    "account": [*ACCOUNT, "--dimension", "5"],
+    "account --json": [*ACCOUNT, "--dimension", "5", "--json"],
+    "help": ["account", "--help"],
+    "version": ["--version"],
+}
+
+
+def into_closed_pipe(arguments, stream, *options):
+    """The exit code where nobody reads one of the streams, and what the other has."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    other = "stderr" if stream == "stdout" else "stdout"
+    try:
+        command = [sys.executable, *options, "-m", "plrvo", *arguments]
+        done = subprocess.run(command, **{stream: writing, other: subprocess.PIPE}, check=False, text=True)
+    finally:
+        os.close(writing)
+    return done.returncode, getattr(done, other)
+
+
+@pytest.mark.parametrize("options", [(), ("-u",)], ids=["buffered", "line by line"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_an_answer_that_nobody_reads_is_not_a_no(name, options):
+    assert into_closed_pipe(UNREAD[name], "stdout", *options) == (141, "")
+
+
+def test_a_mistake_that_nobody_reads_is_no_traceback():
+    assert into_closed_pipe(["account", "--noise", "lapalce"], "stderr") == (141, "")
+
+
+def test_an_end_of_another_kind_is_passed_on(monkeypatch):
+    def end(*_, **__):
+        raise SystemExit(7)
+
+    monkeypatch.setattr(command, "read_workload", end)
+    with pytest.raises(SystemExit, match="7"):
+        main([*ACCOUNT, "--dimension", "5"])

@@ -54,7 +54,7 @@ def test_a_verified_receipt_names_its_guarantee(runs, name, capsys):
     assert "at delta 1e-05" in text
     assert f"adjacency: {receipt['adjacency']}" in text
     assert "privacy unit: one training example" in text
-    assert found["unit"] == "one training example"
+    assert (found["unit"], found["unit_by_author"]) == ("one training example", False)
     assert "steps: 6 of the plan's 6" in text
     assert f"arithmetic: {receipt['arithmetic']}" in text
 
@@ -62,8 +62,14 @@ def test_a_verified_receipt_names_its_guarantee(runs, name, capsys):
 @pytest.mark.parametrize(
     ("certified", "line"),
     [
-        (9.0, "for all texts of one table (at most 3 examples): certified epsilon 9 at delta 1e-05"),
-        (None, "for all texts of one table (at most 3 examples): no epsilon is certified at this delta"),
+        (
+            9.0,
+            "(at most 3 examples, as its author says): certified epsilon 9 at delta 1e-05",
+        ),
+        (
+            None,
+            "(at most 3 examples, as its author says): no epsilon is certified at this delta",
+        ),
     ],
 )
 def test_the_unit_of_privacy_and_the_number_of_a_group_are_told(runs, certified, line, capsys, monkeypatch):
@@ -76,8 +82,8 @@ def test_the_unit_of_privacy_and_the_number_of_a_group_are_told(runs, certified,
 
     monkeypatch.setattr(verify, "examine", examined)
     text = printed(runs["poisson"], capsys)
-    assert "privacy unit: one pair of a table and a text\n" in text
-    assert line in text
+    assert "privacy unit, as its author says: one pair of a table and a text\n" in text
+    assert f"for all texts of one table {line}" in text
     assert told(runs["poisson"], capsys)["group"] == group
 
 

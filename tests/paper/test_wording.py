@@ -7,17 +7,49 @@ from docs.figures.entry_pages import RESULTS
 from docs.figures.entry_section import Reproduced
 
 from plrvo.paper.catalog import ENTRIES
-from plrvo.paper.wording import share, spread
+from plrvo.paper.cnn import unlike_printed
+from plrvo.paper.wording import share, spread, told
 
 DONE = [each for entry in ENTRIES if (each := Reproduced.read(entry, RESULTS)).finished]
+REACHED = re.compile(r"(?:provably reaches|provably loses|audited) (\d[\d.e+]*\d|\d)(?![\d %])")
+CERTIFY = re.compile(r"certify epsilon (\d[\d.]*\d)")
 ODD = re.compile(r"(?<![\d.,])1 [a-z]+s\b(?! [a-z]+s\b)|\b0 of \d|\b(\d+) of (?:the )?\1\b|(?<!\S)(\S+) to \2(?!\S)")
 
 
 @pytest.mark.parametrize("each", DONE, ids=lambda each: each.entry.name)
 def test_findings_are_those_of_the_rows_and_read_well(each: Reproduced) -> None:
-    told = each.entry.findings(each.rows)
-    assert told == each.findings  # words may be chosen better: write them anew, the digest covers numbers only
-    assert [text for text in told if ODD.search(text)] == []
+    found = each.entry.findings(each.rows)
+    assert found == each.findings  # words may be chosen better: write them anew, the digest covers numbers only
+    assert [text for text in found if ODD.search(text)] == []
+
+
+@pytest.mark.parametrize("each", DONE, ids=lambda each: each.entry.name)
+def test_what_an_attack_reaches_is_never_told_larger(each: Reproduced) -> None:
+    for row in each.rows:
+        for remark in row["flags"].values():
+            for number in REACHED.findall(remark):
+                assert float(number) <= row["epsilon"]["lower"], remark
+    most = max((row["epsilon"]["lower"] for row in each.rows if row["epsilon"].get("lower") is not None), default=0)
+    assert all(float(number) <= most for text in each.findings for number in REACHED.findall(text))
+
+
+def test_a_certified_epsilon_in_a_remark_is_never_told_smaller() -> None:
+    (remark,) = unlike_printed(0.46, 0.31650781, certified=True).values()
+    assert "certify epsilon 0.3166," in remark
+    remarks = [(row, remark) for each in DONE for row in each.rows for remark in row["flags"].values()]
+    said = [(row["epsilon"]["certified"], found[1]) for row, remark in remarks if (found := CERTIFY.search(remark))]
+    assert said
+    assert all(float(number) >= certified for certified, number in said)
+
+
+def test_a_number_of_a_row_is_told_by_its_name() -> None:
+    assert [told(name, 2.00001) for name in ("certified", "by_moments", "printed", "gamma")] == [
+        "2.001",
+        "2.001",
+        "2",
+        "2",
+    ]
+    assert {told(name, 1.99999) for name in ("lower", "audited", "could_show_at_most")} == {"1.999"}
 
 
 def test_what_reads_badly_is_found() -> None:

@@ -180,6 +180,8 @@ CHECKPOINTS = {
     "more steps": (lambda r: r.update(steps_taken=60), "has taken 60 steps"),
     "another learning rate": (lambda r: r["extra"]["fixed"].update(learning_rate=1e-9), "learning_rate"),
     "diagnostics": (lambda r: r["extra"]["fixed"].update(unsafe_diagnostics=True), "unsafe_diagnostics"),
+    "a smaller group": (lambda r: r["extra"]["fixed"]["task"].update(group_size=30), "'task.group_size' 30"),
+    "fewer examples": (lambda r: r["extra"]["fixed"]["task"].update(examples=30), "'task.examples' 30"),
     "another journal": (lambda r: r["extra"]["journal"].update(releases=1), "another journal"),
     "no form": (lambda r: r.pop("steps_taken"), "wrong form"),
 }

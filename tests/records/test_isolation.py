@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_model
+from tests.records.receipts import KINDS
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
@@ -144,6 +145,53 @@ def test_a_receipt_may_not_say_what_its_mode_does_not_give(said: Any, tmp_path: 
     document.pop("digest")
     write_json(path, {**document, "digest": json_digest(document)})
     assert any("construction" in text for text in examine(path).differences)
+
+
+JOBS = {
+    "alone": ({"grad_sample_mode": "alone"}, {}, "a loop of one's own"),
+    "by construction": ({"grad_sample_mode": "alone", "isolation": "construction"}, {}, "that of a job is tried"),
+    "the caller's word": ({"isolation": "vouched"}, {}, "that of a job is tried"),
+    "asked for alone": ({"grad_sample_mode": "alone"}, {"grad_sample_mode": "alone"}, "a loop of one's own"),
+    "another mode": ({}, {"grad_sample_mode": "functorch"}, "job.grad_sample_mode is 'functorch'"),
+    "no mode": ({}, {"grad_sample_mode": "magic"}, "job.grad_sample_mode is 'magic'"),
+}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = KINDS["asked"](tmp_path_factory.mktemp("asked"))
+    path.with_name("checkpoint.safetensors").unlink()  # which has the job as well
+    return path
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_trains_on_batches_and_tries_them(name: str, asked: Path) -> None:
+    """`plrvo train` refuses to take examples one at a time, so no receipt of it can have done so."""
+    run, job, said = JOBS[name]
+    receipt = plrvo.records.Receipt.read(asked).document
+    for other in ("auto", receipt["run"]["grad_sample_mode"]):
+        assert not _forged(asked, {}, {"grad_sample_mode": other})
+    assert any(said in text for text in _forged(asked, run, job))
+
+
+def _forged(path: Path, run: dict[str, Any], job: dict[str, Any]) -> tuple[str, ...]:
+    """The differences of the receipt with these changes, signed again."""
+    document = dict(plrvo.records.Receipt.read(path).document)
+    document |= {"run": document["run"] | run, "job": document["job"] | job}
+    document.pop("digest")
+    write_json(path.with_name("forged.json"), {**document, "digest": json_digest(document)})
+    return examine(path.with_name("forged.json")).differences
+
+
+def test_one_example_at_a_time_takes_one_process(tmp_path: Path) -> None:
+    run = Run("alone")
+    run.step(1)
+    path = run.receipt(tmp_path)
+    document = dict(plrvo.records.Receipt.read(path).document)
+    document["run"] = {**document["run"], "processes": 4}
+    document.pop("digest")
+    write_json(path, {**document, "digest": json_digest(document)})
+    assert any("it ran in 4 processes" in text for text in examine(path).differences)
 
 
 def test_older_receipts_say_it_by_their_mode() -> None:

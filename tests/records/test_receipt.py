@@ -111,6 +111,14 @@ def test_a_file_that_is_no_receipt_is_refused(tmp_path, content):
         verify(path)
 
 
+def test_a_plan_in_the_place_of_a_receipt_is_called_one(tmp_path):
+    path = tmp_path / "plan.json"
+    work = plrvo.Workload(sample_rate=0.1, steps=6, clip=1.0, dimension=650)
+    plrvo.Plan.certify(plrvo.Laplace(2.0), work, 1e-5).save(path)
+    with pytest.raises(InvalidArgument, match="this is a plan"):
+        verify(path)
+
+
 def test_a_receipt_cannot_claim_steps_that_were_not_taken(run):
     _, optimizer, _, _ = run
     with pytest.raises(AttributeError):

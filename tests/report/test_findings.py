@@ -1,11 +1,15 @@
 """What a page says first of a run."""
 
+import json
 from dataclasses import replace
 
+import pytest
 from tests.records.receipts import KINDS
+from tests.report.samples import POISSON
 
 from plrvo.accounting.printed import rounded_up
-from plrvo.report.findings import Tone, summary, training_findings
+from plrvo.report.auditing import read_audits
+from plrvo.report.findings import Tone, audit_finding, summary, training_findings
 from plrvo.report.loading import read_run
 
 
@@ -28,3 +32,13 @@ def test_many_runs_are_summed_up_in_a_sentence_that_hides_nothing(tmp_path):
     told = summary([run, forged, replace(run, receipt=None)])
     assert told.startswith(f"3 runs, of which 1 verify: epsilon is at most {certified}.")
     assert "1 added no noise, 1 do not verify" in told
+
+
+@pytest.mark.parametrize(("claim", "label", "told"), [("certified", "2.01", "2.001"), ("published", "2", "2")])
+@pytest.mark.parametrize("audited", [0.5, 3.0])
+def test_a_certified_claim_is_never_told_smaller(claim, label, told, audited):
+    content = json.loads(POISSON.read_text()) | {"claim": claim, "epsilon_claimed": 2.00001}
+    (result,) = read_audits(content, POISSON).results
+    assert result.label.endswith(f"epsilon {label}")
+    finding = audit_finding(replace(result, audited=audited, differences=(), unknown=None))
+    assert f" claim of {told} " in finding.text

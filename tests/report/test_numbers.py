@@ -2,7 +2,7 @@
 
 import pytest
 
-from plrvo.report.numbers import down, near, noise_words, tell_metric, up
+from plrvo.report.numbers import down, measured, near, noise_words, tell_metric, up
 
 
 @pytest.mark.parametrize("value", [1.23456789, 0.000123456, 3.0, 98765.4321])
@@ -12,7 +12,12 @@ def test_bounds_are_rounded_outwards_and_keep_all_digits_beside(value):
 
 
 def test_nothing_is_shown_of_nothing():
-    assert up(None, "epsilon") is down(None, "epsilon") is near(None, "epsilon") is None
+    assert up(None, "epsilon") is down(None, "epsilon") is near(None, "epsilon") is measured(None, "audited") is None
+
+
+def test_what_a_row_measured_may_be_a_bound():
+    assert measured(1.99999, "audited").text == "1.999"
+    assert measured(1.99999, "accuracy").text == "2"
 
 
 def test_accuracies_are_in_per_cent():

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,6 +114,17 @@ def test_the_commands_name_the_receipt_that_was_read(gamma_run, tmp_path):
     (folder / "receipt.json").rename(folder / "good.json")
     page = page_of(folder / "good.json")
     assert "plrvo verify run/good.json" in page
+
+
+def test_the_commands_work_where_the_page_was_made(gamma_run, table, tmp_path, monkeypatch):
+    copied(gamma_run, tmp_path / "all" / "runs" / "gamma")
+    copied(table, tmp_path / "all" / "table")
+    copied(gamma_run, tmp_path / "all" / "table" / "runs" / "gamma")
+    monkeypatch.chdir(tmp_path)
+    page = page_of(Path("all/runs/gamma"), Path("all/table"))
+    assert "plrvo verify all/runs/gamma/receipt.json<" in page
+    assert "plrvo audit mechanism --receipt all/runs/gamma/receipt.json<" in page
+    assert "plrvo report all/table<" in page
 
 
 @pytest.mark.parametrize("metrics", ["", '{"step": 2}\n'])

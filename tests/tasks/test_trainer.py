@@ -327,3 +327,10 @@ def test_a_trainer_charges_its_plan_to_an_account_and_settles(tmp_path):
     private.train()
     assert account.state().entry(1).settled == STEPS
     assert verify(tmp_path / "receipt.json", budget=account.path) == []
+
+
+def test_a_unit_that_no_receipt_could_have_is_refused_before_training(tmp_path):
+    module = bert("all")
+    for task in ({"unit": "one person; certified epsilon 0.1"}, {"group": "one author"}):
+        with pytest.raises(InvalidArgument, match=r"task\['(unit|group)'\]"):
+            PrivateTrainer(module, arguments(tmp_path), plan=plan(module), train_dataset=Rows(), task=task)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from plrvo import validate
 from plrvo.accounting import Workload, epsilon
+from plrvo.accounting.printed import rounded_up
 from plrvo.audit.statistics import (
     Counts,
     choose_threshold,
@@ -24,6 +25,15 @@ from plrvo.noise import Noise
 from plrvo.validate import InvalidArgument
 
 Array = NDArray[np.float64]
+
+
+def told_claim(claim: str, epsilon: float, digits: int = 4) -> str:
+    """A claimed epsilon in a few digits: what is certified is never printed smaller than it is; others are no bounds.
+
+    >>> told_claim("certified", 2.00001), told_claim("receipt", 2.00001), told_claim("published", 2.00001)
+    ('2.001', '2.001', '2')
+    """
+    return rounded_up(epsilon, digits) if claim in ("certified", "receipt") else f"{epsilon:.{digits}g}"
 
 
 @dataclass(frozen=True)

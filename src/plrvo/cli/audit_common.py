@@ -17,7 +17,7 @@ from plrvo.audit import Audit
 from plrvo.audit.blocks import Progress as Report
 from plrvo.audit.plot import Point
 from plrvo.audit.receipt import examine
-from plrvo.audit.verdict import claimed_epsilon
+from plrvo.audit.verdict import claimed_epsilon, told_claim
 from plrvo.cli import options, show
 from plrvo.noise import Noise, Specification
 from plrvo.records import Receipt
@@ -141,7 +141,7 @@ def tell(result: Audit, claim: str) -> None:
     console = Console(highlight=False)
     word = "" if claim not in ("certified", "published", "receipt") else f" ({claim})"
     console.print(
-        f"The claim of epsilon {result.epsilon_claimed:.4g}{word} is {result.verdict}"
+        f"The claim of epsilon {told_claim(claim, result.epsilon_claimed)}{word} is {result.verdict}"
         + (" with what was found." if result.verdict == "consistent" else "."),
         style="bold red" if result.verdict == "refuted" else "bold",
     )

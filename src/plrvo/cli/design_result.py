@@ -110,7 +110,7 @@ def _print_miss(console: Console, found: Design) -> None:
 
 
 def _print_alternatives(console: Console, comparison: Comparison, verbose: bool) -> None:
-    console.print(f"\nNoises that certify epsilon {comparison.epsilon:g} at this clip:")
+    console.print(f"\nNoises that certify epsilon {show.rounded_up(comparison.epsilon)} at this clip:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     details = ("C/E|z|", "power", "after score", "excess") if verbose else ()
     for name in ("noise", "E|z|", "std", "ratio", *details):

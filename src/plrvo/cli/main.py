@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -14,6 +15,7 @@ from plrvo.cli.usage import usage_message
 from plrvo.validate import InvalidArgument, printable, shortened
 from plrvo.version import __version__
 
+_UNREAD = 128 + 13  # SIGPIPE, which Windows has no name for
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which typer has a copy of, or uses
 
 app = typer.Typer(
@@ -52,7 +54,46 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 done, 1 the answer is no, 2 bad input (one line on stderr)."""
+    """Run the command; 0 done, 1 the answer is no, 2 bad input (one line on stderr).
+
+    141 where nobody read the answer to its end, as of a program that SIGPIPE ends: `plrvo verify RUN | head -1` has not
+    said no.
+    """
+    try:
+        code = _answered(arguments)
+        sys.stdout.flush()  # or what is left would go, and fail, after the exit code has been chosen
+        return code
+    except BrokenPipeError:
+        return _unread()
+    except SystemExit as ended:  # typer and rich end so, with 1, where a pipe was closed
+        if not _is_of_a_pipe(ended):
+            raise
+        return _unread()
+
+
+def _is_of_a_pipe(error: BaseException | None) -> bool:
+    return error is not None and (isinstance(error, BrokenPipeError) or _is_of_a_pipe(error.__context__))
+
+
+def _unread() -> int:
+    """The pipe was closed: what is still in buffers goes nowhere, without a word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None and not stream.closed and _is_unread(stream):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    return _UNREAD
+
+
+def _is_unread(stream: TextIO) -> bool:
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        return True
+    return False
+
+
+def _answered(arguments: Sequence[str] | None) -> int:
     try:
         result = app(list(arguments) if arguments is not None else None, standalone_mode=False, prog_name="plrvo")
         return result if isinstance(result, int) else 0
@@ -74,6 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if extra is None:
             raise
         return _refuse(f"{command}: expected {needed}, which is not installed: pip install 'plrvo[{extra}]'")
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
     except (ArithmeticError, RecursionError, MemoryError) as error:

@@ -20,6 +20,7 @@ from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Context, Entry, Group, Scale
 from plrvo.paper.flags import remark_of
 from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
+from plrvo.paper.wording import told
 from plrvo.validate import InvalidArgument
 
 _GROUPS = {
@@ -187,15 +188,15 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     for name in names:
         table.add_column(name.replace("_", " "), justify="right", overflow="fold")
     for row in rows:
-        cells = [row["label"], *(_number(row["epsilon"][name]) for name in epsilons)]
+        cells = [row["label"], *(_number(name, row["epsilon"][name]) for name in epsilons)]
         table.add_row(*cells, *(_pair(row, name) for name in names))
     return table
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _number(name: str, value: float | None) -> str:
+    return "-" if value is None else told(name, value)
 
 
 def _pair(row: dict[str, Any], name: str) -> str:
     measured, printed = row["measured"].get(name), row["printed"].get(name)
-    return _number(measured) + ("" if printed is None else f"\n({printed:g})")
+    return _number(name, measured) + ("" if printed is None else f"\n({printed:g})")

@@ -11,7 +11,7 @@ from plrvo.audit.receipt import Examined, examine, receipt_at
 from plrvo.budget import Account
 from plrvo.cli import options, show
 from plrvo.records.consistency import REVISION
-from plrvo.validate import counted, printable
+from plrvo.validate import printable
 
 _UNSAFE = "the run wrote unsafe diagnostics, which tell of private examples and lie outside of this guarantee"
 _FIRST = "metrics.jsonl is not covered: receipts of the first revision do not vouch for metrics"
@@ -58,7 +58,8 @@ def _certified(found: Examined) -> dict[str, Any]:
         "epsilon_lower": found["epsilon"]["lower"] if known else None,
         "delta": found["delta"] if known else None,
         "adjacency": found["adjacency"] if known else None,
-        "unit": _unit(found) if known else None,
+        "unit": found.unit if known else None,
+        "unit_by_author": found.unit_is_authors if known else None,
         "group": found.group if known else None,
         "steps": found["steps"] if known else None,
         "planned_steps": found.planned if known else None,
@@ -84,8 +85,7 @@ def _sentences(found: Examined, account: Account | None) -> list[str]:
         f"(an attacker reaches at least {show.rounded_down(told['epsilon_lower'])})",
         *([] if found.searched is None else [f"of {found.searched}"]),
         f"adjacency: {told['adjacency']}",
-        f"privacy unit: {told['unit']}",
-        *([] if told["group"] is None else [_group_line(told["group"])]),
+        *found.unit_lines,
         f"steps: {told['steps']} of the plan's {told['planned_steps']}",
         f"arithmetic: {told['arithmetic']}",
         f"randomness: {told['randomness'] or 'not said'}",
@@ -93,21 +93,6 @@ def _sentences(found: Examined, account: Account | None) -> list[str]:
         *([_account_line(told["budget"], account)] if told["budget"] else []),
         *(f"note: {note}" for note in _notes(found)[found.warning is not None :]),
     ]
-
-
-def _unit(found: Examined) -> str:
-    """What one example is, whose presence is hidden, in the words of the task."""
-    unit = found["task"].get("unit")
-    return unit if isinstance(unit, str) else "one training example"
-
-
-def _group_line(group: dict[str, Any]) -> str:
-    """What is certified for examples that belong together, which is more than for one of them."""
-    whole, size = group["of"] or "one group", counted(group["size"], "example")
-    if group["certified"] is None:
-        return f"for {whole} (at most {size}): no epsilon is certified at this delta"
-    epsilon, delta = show.rounded_up(group["certified"]), show.rounded_up(group["delta"])
-    return f"for {whole} (at most {size}): certified epsilon {epsilon} at delta {delta}"
 
 
 def _account_line(known: dict[str, Any], account: Account | None) -> str:

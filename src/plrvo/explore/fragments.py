@@ -130,7 +130,7 @@ def comparison(found: Comparison) -> str:
         }
         for row in found.alternatives.values()
     ]
-    return _render("comparison.html", reason=found.reason, rows=rows, epsilon=f"{found.epsilon:.4g}")
+    return _render("comparison.html", reason=found.reason, rows=rows, epsilon=rounded_up(found.epsilon))
 
 
 _METHODS = {

@@ -9,7 +9,7 @@ import numpy as np
 from plrvo import appearance
 from plrvo.accounting import Epsilon
 from plrvo.accounting.attacker import Pair, most_found
-from plrvo.accounting.printed import rounded_up
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.explore.answers import Quick
 from plrvo.explore.question import Question
 from plrvo.report.charts import Chart, Line, line_chart
@@ -26,7 +26,7 @@ def _over_steps(question: Question, quick: Quick, bracket: Epsilon | None) -> Ch
     if bracket is not None and np.isfinite(bracket.certified):
         steps = float(question.work.steps)
         lines.append(Line("certified", [(steps, bracket.certified)], appearance.CERTIFIED.style))
-        lines.append(Line("lower", [(steps, bracket.lower)], appearance.LOWER.style))
+        lines.append(Line("lower", [(steps, bracket.lower)], appearance.LOWER.style, tell=_lower))
     if not lines:
         return None
     return line_chart(
@@ -36,8 +36,12 @@ def _over_steps(question: Question, quick: Quick, bracket: Epsilon | None) -> Ch
         "epsilon",
         lines,
         tell_x="{:,.0f}".format,
-        tell_y=lambda value: f"epsilon {value:.4g}",
+        tell_y=lambda value: f"epsilon {rounded_up(value)}",
     )
+
+
+def _lower(value: float) -> str:
+    return f"epsilon {rounded_down(value)}"
 
 
 def _by_budget(quick: Quick) -> Chart | None:

@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons, having
 from plrvo.paper.flags import Flag, Flags, flagged, refutation
 from plrvo.paper.training import fitted
@@ -122,7 +123,8 @@ def _measure(setting: Setting, noise: str, epsilon: float, context: Context) -> 
 
 
 def _refuted(result: Any) -> Flags:
-    remark = f"the claim of epsilon {result.epsilon_claimed:.4g} is refuted: audited {result.epsilon_audited:.4g}"
+    remark = f"the claim of epsilon {rounded_up(result.epsilon_claimed)} is refuted: audited "
+    remark += rounded_down(result.epsilon_audited)
     return flagged(Flag.refuted, remark, result.verdict == "refuted")
 
 
@@ -153,7 +155,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     count = len(rows)
     refuted = [row for row in rows if row["details"]["verdict"] == "refuted"]
     hopeless = [row for row in rows if row["measured"]["could_show_at_most"] <= row["epsilon"]["certified"]]
-    limits = sorted({f"{row['measured']['could_show_at_most']:.3g}" for row in rows}, key=float)
+    limits = sorted({rounded_down(row["measured"]["could_show_at_most"], 3) for row in rows}, key=float)
     nothing = [row for row in rows if row["measured"]["audited"] == 0]
     told = [
         f"The certified epsilon is refuted in {share(len(refuted), count)}.",
@@ -162,7 +164,9 @@ def findings(rows: Sequence[Result]) -> list[str]:
     ]
     if len(nothing) < count:
         largest = max(rows, key=lambda row: float(row["measured"]["audited"]))
-        told.append(f"The largest audited epsilon is {largest['measured']['audited']:.3g} ({largest['label']}).")
+        told.append(
+            f"The largest audited epsilon is {rounded_down(largest['measured']['audited'], 3)} ({largest['label']})."
+        )
     told.append(f"In {share(len(nothing), count)} the audit shows nothing: its lower bound is 0.")
     pairs: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from plrvo.accounting import Workload, epsilon
 from plrvo.noise import GammaPLRV
 from plrvo.paper.flags import Flag, Flags
+from plrvo.paper.wording import told
 
 CNN_DELTA = 1e-5
 TOLERANCE = 0.02  # relative, of a printed epsilon: printed digits are cut, and the formula's order not always searched
@@ -53,11 +54,12 @@ def mismatch(printed: float, found: float | None) -> bool:
     return found is None or abs(found - printed) > TOLERANCE * printed
 
 
-def unlike_printed(printed: float, found: float | None, how: str = "give, by the published formula,") -> Flags:
-    """A flag where the printed parameters do not give the printed epsilon."""
+def unlike_printed(printed: float, found: float | None, certified: bool = False) -> Flags:
+    """A flag where the printed parameters do not give the printed epsilon: by the published formula, or certified."""
     if not mismatch(printed, found):
         return {}
-    gives = "no finite epsilon" if found is None else f"epsilon {found:.4g}"
+    how, by = ("certify", "certified") if certified else ("give, by the published formula,", "published")
+    gives = "no finite epsilon" if found is None else f"epsilon {told(by, found)}"
     return {Flag.misprinted: f"the printed parameters {how} {gives}, not {printed:g}"}
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from plrvo.accounting import Plan, Workload
+from plrvo.accounting.printed import rounded_up
 from plrvo.designer import Point
 from plrvo.noise import GammaPLRV
 from plrvo.paper.cnn import CNN_DELTA, unlike_printed
@@ -101,7 +102,7 @@ def findings(varied: str, rows: Sequence[Result]) -> list[str]:
     return [
         f"Accuracies are within {apart:.1f} points of the printed ones.",
         f"{grows}, and so does epsilon: what grows is the signal-to-noise ratio C (k - 1) theta, for which the privacy "
-        f"is paid (certified epsilon up to {dearest:.4g}).",
+        f"is paid (certified epsilon up to {rounded_up(dearest)}).",
         f"In {share(len(wrong), len(rows))} an epsilon is printed that the parameters do not give.",
         f"In {share(len(refuted), len(rows))} the published epsilon is refuted.",
     ]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from plrvo.accounting import Epsilon
+from plrvo.accounting.printed import rounded_down
 
 
 class Flag(StrEnum):
@@ -32,7 +33,7 @@ def refutation(bracket: Epsilon) -> Flags:
         return {}
     return {
         Flag.refuted: f"the published formula gives this noise epsilon {bracket.published:.4g}: refuted, an attack "
-        f"provably reaches {bracket.lower:.4g}"
+        f"provably reaches {rounded_down(bracket.lower)}"
     }
 
 

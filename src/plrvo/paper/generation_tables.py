@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo.accounting import Plan, Workload
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.flags import refutation
 from plrvo.paper.generation import DELTA, METRICS, TABLES, PrintedTable
@@ -162,12 +163,12 @@ def findings(table: PrintedTable, rows: Sequence[Result]) -> list[str]:
             f"{gaussian['measured']['bleu']:.1f}, a difference of {here:+.1f}; the paper prints {there:+.1f}. "
             f"Their test losses are {gamma['details']['loss']:.2f} and {gaussian['details']['loss']:.2f}."
         )
-        bracket = gamma["epsilon"]
+        bracket, other = gamma["epsilon"], gaussian["epsilon"]
         told.append(
-            f"That Gamma noise has an epsilon between {bracket['lower']:.3g} and {bracket['certified']:.3g}, and "
-            f"{bracket['published']:.3g} by the published formula; the Gaussian's is between "
-            f"{gaussian['epsilon']['lower']:.4g} and {gaussian['epsilon']['certified']:.4g}. Where a bracket is wide, "
-            "the noise may be larger than it would have to be."
+            f"That Gamma noise has an epsilon between {rounded_down(bracket['lower'], 3)} and "
+            f"{rounded_up(bracket['certified'], 3)}, and {bracket['published']:.3g} by the published formula; the "
+            f"Gaussian's is between {rounded_down(other['lower'])} and {rounded_up(other['certified'])}. Where a "
+            "bracket is wide, the noise may be larger than it would have to be."
         )
     told.append(f"Without noise the same training reaches BLEU {by['none', None]['measured']['bleu']:.1f}.")
     half, one = (table.gamma[epsilon][0] for epsilon in (0.5, 1.0))

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from plrvo.accounting import Ledger, Workload, calibrate
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.analytic import needs, whole_points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale, four_epsilons
@@ -87,8 +88,8 @@ def findings(rows: Sequence[Result]) -> list[str]:
     wider = details["distortion_of_same_epsilon"] / gamma["measured"]["distortion"]
     return [
         f"At C = {LARGE_CLIP:g} and T = {QNLI_STEPS} the privacy losses are {similar}: Gamma noise is certified for "
-        f"epsilon {ours:.4g}, Gaussian noise of multiplier {SIGMA:g} (the same as deviation {SIGMA:g} there) provably "
-        f"loses {theirs:.4g}.",
+        f"epsilon {rounded_up(ours)}, Gaussian noise of multiplier {SIGMA:g} (the same as deviation {SIGMA:g} there) "
+        f"provably loses {rounded_down(theirs)}.",
         f"Gaussian noise is certified for the same epsilon at a multiplier of "
         f"{details['multiplier_of_same_epsilon']:.4g}; its E|z| is then {wider:.3f} times that of the Gamma noise, "
         f"{'smaller' if wider < 1 else 'larger'}, where the paper says that the Gamma noise has the lower one.",

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from plrvo import appearance
+from plrvo.accounting.printed import rounded_down
 from plrvo.paper.analytic import needs, points
 from plrvo.paper.entry import Context, Entry, Measured, Panel, Result, Row, Scale
 from plrvo.paper.flags import Flag
@@ -72,7 +73,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
         f"one to the power {power(large, 'tau_published'):.2f}.",
         f"It is {spread(below, '.2f')} times 1/E|z| of Gaussian noise at the same certified epsilon.",
         f"The published edge lies above the certified one in {share(len(over), len(rows))}, and is refuted in "
-        f"{len(refuted)}; at {worst['label']} an attack provably reaches {worst['epsilon']['lower']:.4g}.",
+        f"{len(refuted)}; at {worst['label']} an attack provably reaches {rounded_down(worst['epsilon']['lower'])}.",
     ]
 
 

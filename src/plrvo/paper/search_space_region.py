@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from plrvo import appearance
+from plrvo.accounting.printed import rounded_down
 from plrvo.designer import Accountant
 from plrvo.designer.search_space import printed_bounds, sufficient_k
 from plrvo.noise import GammaPLRV
@@ -176,7 +177,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
         "the same certified epsilon, over all sizes and budgets.",
         f"The epsilon of the published formula is refuted at "
         f"{share(len(refuted), len(region) + len(optimum), 'point')} of its edge; at "
-        f"{worst['label']} an attack provably reaches {worst['epsilon']['lower']:.4g}.",
+        f"{worst['label']} an attack provably reaches {rounded_down(worst['epsilon']['lower'])}.",
     ]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from plrvo.accounting.printed import rounded_down
 from plrvo.paper.entry import Entry, Group, Needs, Result, Row, Scale
 from plrvo.paper.flags import Flag
 from plrvo.paper.generation import TABLES
@@ -46,12 +48,14 @@ def findings(rows: Sequence[Result]) -> list[str]:
         most = max(refuted, key=lambda row: row["epsilon"]["lower"] / row["epsilon"]["published"])
         told.append(
             f"The published formula gives {most['label']} a value of {most['epsilon']['published']:.2f}, where an "
-            f"attack provably reaches {most['epsilon']['lower']:.2f}: with few steps, a small sampling rate and little "
-            "noise it is furthest from a guarantee."
+            f"attack provably reaches {rounded_down(most['epsilon']['lower'], 3)}: with few steps, a small sampling "
+            "rate and little noise it is furthest from a guarantee."
         )
     group = next(row["details"]["group"] for row in rows if row["details"].get("group"))
     proved = (
-        "no guarantee is proved" if group["certified"] is None else f"epsilon {group['certified']:.0f} is certified"
+        "no guarantee is proved"
+        if group["certified"] is None
+        else f"epsilon {math.ceil(group['certified'])} is certified"
     )
     return [
         *told,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from plrvo.accounting import Epsilon, Plan, Workload
+from plrvo.accounting.printed import rounded_up
 from plrvo.noise import GammaPLRV, Gaussian, Noise
 from plrvo.paper.cnn import unlike_printed
 from plrvo.paper.cnn_recipe import FEATURE_PACKAGES, PACKAGES
@@ -60,7 +61,7 @@ def recipe_of(scale: Scale) -> Recipe:
 def flags_of(setting: Setting, bracket: Epsilon) -> Flags:
     """Where the printed parameters do not give the printed epsilon."""
     if setting.kind == "gaussian":
-        return unlike_printed(setting.epsilon, bracket.certified, "certify")
+        return unlike_printed(setting.epsilon, bracket.certified, certified=True)
     return {**unlike_printed(setting.epsilon, bracket.published), **refutation(bracket)}
 
 
@@ -97,7 +98,7 @@ def findings(rows: Sequence[Result]) -> list[str]:
     for epsilon in sorted({row["epsilon"]["printed"] for row in rows}):
         mine = {row["parameters"]["kind"]: row for row in rows if row["epsilon"]["printed"] == epsilon}
         gap = mine["gamma"]["measured"]["accuracy"] - mine["gaussian"]["measured"]["accuracy"]
-        real = " and ".join(f"{kind} {row['epsilon']['certified']:.3g}" for kind, row in mine.items())
+        real = " and ".join(f"{kind} {rounded_up(row['epsilon']['certified'], 3)}" for kind, row in mine.items())
         gains.append(
             f"At the printed epsilon {epsilon:g} Gamma noise is {gap:+.1f} points from Gaussian noise; the certified "
             f"epsilons of the two rows are {real}: they are not at the same budget."

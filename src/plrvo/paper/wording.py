@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.validate import counted
+
+# Which numbers of a row, by their names, bound an epsilon from above, and which from below.
+_UPPER = ("certified", "by_moments")
+_LOWER = ("lower", "audited", "could_show_at_most")
+
+
+def told(name: str, value: float) -> str:
+    """A number of a row in four digits; one that bounds an epsilon is rounded to the side on which it stays true.
+
+    >>> told("certified", 2.00001), told("lower", 1.99999), told("accuracy", 91.0001)
+    ('2.001', '1.999', '91')
+    """
+    if name in _UPPER:
+        return rounded_up(value)
+    return rounded_down(value) if name in _LOWER else f"{value:.4g}"
 
 
 def share(part: int, whole: int, noun: str = "row") -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from plrvo.accounting import Plan
 from plrvo.noise import Specification
 from plrvo.noise.specification import AUTO, USUAL
+from plrvo.records.choices import GradSampleMode
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.seeding import FIXED_SEED
 from plrvo.validate import InvalidArgument, shortened
@@ -24,6 +25,10 @@ NUMBERS |= {"average", "learning_rate", "momentum", "weight_decay", "confidence"
 COUNTS = {"max_length", "limit", "references", "test_limit", "beams", "steps", "epochs", "batch_size", "restart_every"}
 COUNTS |= {"separation", "physical_batch", "seed", "evaluate_every", "checkpoint_every", "audit", "coordinates"}
 COUNTS |= {"guesses", "views", "layers"}
+# What a run of each mode that can be asked for says that it had; older ones called a form of book-keeping ghost.
+_BOOKS = (GradSampleMode.bookkeeping, GradSampleMode.ghost)
+_MODES = {"bookkeeping": _BOOKS, "ghost": _BOOKS, "hooks": ("hooks",), "functorch": ("functorch",)}
+_MODES["auto"] = tuple(mode for mode in GradSampleMode if mode is not GradSampleMode.alone)
 
 
 def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:
@@ -44,6 +49,9 @@ def differences(job: Any, plan: Plan, receipt: dict[str, Any]) -> Iterator[str]:
         if name not in job and due.get(name) not in (None, False):
             yield f"the run had {name} {shortened(due[name])}, which its job does not ask for"
     yield from _noise_options(job, plan, planned)
+    wanted, mode = job.get("grad_sample_mode"), receipt["run"].get("grad_sample_mode")
+    if mode is not None and isinstance(wanted, str) and mode not in _MODES.get(wanted, ()):
+        yield f"job.grad_sample_mode is {shortened(wanted)}; the run had {shortened(mode)}"
     if not planned and ("correlation" in job) != (plan.correlation is not None):
         yield "its job and its plan differ in their correlation"
     if ("seed" in job) != (receipt["run"].get("randomness") == FIXED_SEED):
@@ -83,7 +91,7 @@ def _due(job: dict[str, Any], plan: Plan, receipt: dict[str, Any]) -> dict[str, 
     """What the receipt says of wishes, by their names; what is not there is not claimed."""
     task, run, work, noise = receipt["task"], receipt["run"], plan.workload, plan.noise.before_rounding
     planted = task.get("canaries") or {}
-    run = {name: value for name, value in run.items() if name != "grad_sample_mode"}  # asked for as auto
+    run = {name: value for name, value in run.items() if name != "grad_sample_mode"}  # which may be asked for as auto
     if "learning_rate" in run and run.get("optimizer") == "sgd":
         run["learning_rate"] *= work.clip  # it is asked for in units of the clip
     # A job that left the kind to the task is content with any.

@@ -17,6 +17,8 @@ from plrvo.validate import shortened
 
 # Settings of the run under the same name in both.
 _SETTINGS = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "average", "unsafe_diagnostics")
+# What of a task only one of them has: where its data lay on the machine, and what a receipt counts by itself.
+_UNLIKE = {"data_source", "data_dir", "budget", "trainable_parameters"}
 
 
 def kept_beside(folder: Path) -> dict[str, Any]:
@@ -61,6 +63,12 @@ def differences(receipt: dict[str, Any], folder: Path) -> Iterator[str]:
     for name, value in told.items():
         if name in fixed and fixed[name] != value:
             yield f"{CHECKPOINT} beside it has {name} {shortened(fixed[name])}; it says {shortened(value)}"
+    if isinstance(fixed.get("task"), dict):
+        task, said = fixed["task"], receipt["task"]
+        for name in sorted((task.keys() | said.keys()) - _UNLIKE):
+            if task.get(name) != said.get(name):
+                shown = f"{shortened(task.get(name))}; it says {shortened(said.get(name))}"
+                yield f"{CHECKPOINT} beside it has {shortened(f'task.{name}')} {shown}"
     if extra.get("journal") != receipt.get("journal"):
         yield f"{CHECKPOINT} beside it has seen another journal"
     if extra.get("budget") != receipt.get("budget"):

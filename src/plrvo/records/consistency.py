@@ -15,6 +15,7 @@ Every leaf of a receipt is one of three kinds:
 | `search` | its cost gives the epsilons in the place of the ledger, which is one of its trials (`searched`) |
 | `budget` | of the right form; `plrvo verify --budget` compares it with the account |
 | `job` | what it asks for is what the run was; else of the right form (`asked`) |
+| `task.unit`, `.group`, `.group_size` | those of the job's task; without a job, its author's word (`unit`) |
 | the rest of `run`, `task` and `versions` | words which no guarantee rests on: of the right form (`setting`) |
 
 A certified epsilon that is not finite certifies nothing, and no comparison holds for NaN or infinity.

@@ -14,7 +14,7 @@ from plrvo.accounting import Clipping, Plan
 from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.files import json_digest, read_json, write_json
-from plrvo.records import seeding
+from plrvo.records import seeding, unit
 from plrvo.records.consistency import Findings, examine
 from plrvo.records.fields import Fields
 from plrvo.records.folder import RECEIPT
@@ -62,6 +62,9 @@ class Receipt(Mapping[str, Any]):
         if path.exists() and not path.is_file():  # what lies beside a pipe or a device is not what it is about
             raise InvalidArgument("receipt", str(path), "a receipt file")
         document = read_json(path, "receipt", "a receipt file")
+        if isinstance(document, dict) and "plan" in document and "receipt" not in document:
+            said = f"a receipt, {RECEIPT} of a run that was trained; this is a plan, of which no step was taken"
+            raise InvalidArgument("receipt", str(path), said)
         if not isinstance(document, dict) or type(document.get("receipt")) is not int or document["receipt"] != FORMAT:
             raise InvalidArgument("receipt", str(path), f"a receipt of format {FORMAT}")
         return Receipt(document, path)
@@ -225,6 +228,22 @@ class Receipt(Mapping[str, Any]):
     def metrics_covered(self) -> bool:
         """Whether the receipt vouches for the metrics beside it; the first receipts did not."""
         return self.document.get("metrics") is not None
+
+    @property
+    def unit(self) -> str:
+        """What one example is, whose presence is hidden."""
+        return unit.unit_of(self._fields.part("task").content)
+
+    @property
+    def unit_is_authors(self) -> bool:
+        """Whether that is the word of whoever wrote the loop, which nothing can be compared with."""
+        return unit.is_authors(self._fields.part("task").content, self.get("job"))
+
+    @property
+    def unit_lines(self) -> list[str]:
+        """What one example is, and what is certified for those that belong together, where there are such."""
+        line, job = unit.unit_line(self._fields.part("task").content, self.get("job")), self.get("job")
+        return [line] if self.group is None else [line, unit.group_line(self.group, job)]
 
     @property
     def group(self) -> dict[str, Any] | None:

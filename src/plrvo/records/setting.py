@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plrvo.accounting import Clipping
-from plrvo.records import derived, seeding
+from plrvo.records import derived, seeding, unit
 from plrvo.records.choices import GradSampleMode
 from plrvo.records.compared import is_count, is_finite, same
 from plrvo.records.folder import DIAGNOSTICS
@@ -34,6 +34,7 @@ def of_task(read: Opened) -> Iterator[str]:
         or not all(isinstance(name, str) and name for name in public)
     ):
         yield f"task.treated_as_public is {shortened(public)}"
+    yield from unit.differences(task, read.receipt.get("job"))
     if read.revision > 1 and "trainable_parameters" not in task:
         yield "task.trainable_parameters is missing"
     examples, visits = task.get("examples"), read.receipt.get("visits")
@@ -67,6 +68,10 @@ def of_run(read: Opened) -> Iterator[str]:
         yield f"run.isolation is {shortened(isolation)}, and none of {', '.join(Isolation)}"
     elif isolation == Isolation.construction and mode != GradSampleMode.alone:
         yield f"its examples were apart by construction; with grad_sample_mode {shortened(mode)} they were in a batch"
+    if mode == GradSampleMode.alone and processes not in (None, 1):
+        yield f"it ran in {counted(processes, 'process')}; one example at a time takes one"
+    if read.receipt.get("job") is not None:
+        yield from _of_a_job(read, mode, isolation)
     if plan.clipping is Clipping.l1 and mode not in _SINGLE:
         yield f"it clipped to an l1 norm by {mode}, which knows l2 norms only"
     adaptive = run.get("adaptive")
@@ -83,6 +88,14 @@ def of_run(read: Opened) -> Iterator[str]:
     if alone and processes not in (None, 1):
         yield f"it ran in {counted(processes, 'process')}; correlated and audited runs have one"
     yield from _seed_and_settings(read, run)
+
+
+def _of_a_job(read: Opened, mode: Any, isolation: Any) -> Iterator[str]:
+    """Jobs train on batches, and nobody answers for the weights in their losses: examples that meet were looked for."""
+    if mode == GradSampleMode.alone:
+        yield f"run.grad_sample_mode is {shortened(mode)}, which takes a loop of one's own; it was the run of a job"
+    if read.revision > 4 and isolation != Isolation.tried:
+        yield f"run.isolation is {shortened(isolation)}; that of a job is {Isolation.tried}"
 
 
 def _seed_and_settings(read: Opened, run: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from plrvo.budget.entry import Entry
 from plrvo.report import numbers
 from plrvo.report.charts import Chart, Line, line_chart
 from plrvo.report.findings import Finding, Tone
+from plrvo.report.places import typed
 from plrvo.report.runs import Charged, Run, Training
 
 _MOST_POINTS = 40  # of a curve: each is the bracket of all entries before it
@@ -42,9 +42,9 @@ def read_account(account: Account, runs: Sequence[Run]) -> Charged:
 
 
 def _where(account: Account) -> str:
-    """Without the folders of a machine, and without its hosts: a page is sent around."""
+    """Without the hosts of a machine, as without its folders: a page is sent around."""
     url = account.address
-    return f"URL#{url.account}" if isinstance(url, Url) else shlex.quote(account.path.name)
+    return f"URL#{url.account}" if isinstance(url, Url) else typed(account.path)
 
 
 def course(state: State) -> list[tuple[int, Standing]]:

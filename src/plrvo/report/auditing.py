@@ -11,7 +11,7 @@ from plrvo.accounting import Clipping, Workload
 from plrvo.accounting.plan import refuse_unproved
 from plrvo.audit import Counts, epsilon_bound
 from plrvo.audit.one_run import differences as one_run_differences
-from plrvo.audit.verdict import claimed_epsilon, claimed_number
+from plrvo.audit.verdict import claimed_epsilon, claimed_number, told_claim
 from plrvo.noise import noise_from_dict
 from plrvo.records import Receipt
 from plrvo.records.fields import Fields
@@ -93,7 +93,7 @@ def _label(given: Fields) -> str:
     kind = given.part("noise").text("noise") if "noise" in given else "any"
     claim = given.text_or_none("claim") or "certified"
     word = f"{claim} " if claim in ("certified", "published", "receipt") else ""
-    return f"{kind} noise, {word}epsilon {given.amount('epsilon_claimed'):.3g}"
+    return f"{kind} noise, {word}epsilon {told_claim(claim, given.amount('epsilon_claimed'), 3)}"
 
 
 def _found(given: Fields) -> str:

@@ -82,6 +82,7 @@ def coverage(receipt: Examined) -> list[tuple[str, str]]:
             f"Each single training example: the run would be about as likely had it been {whom} (adjacency: "
             f"{receipt.adjacency}). Someone with several examples in the data is protected less.",
         ),
+        *_units(receipt),
         ("How data was sampled", _sampling(receipt)),
         (
             "Delta",
@@ -95,11 +96,6 @@ def coverage(receipt: Examined) -> list[tuple[str, str]]:
         ("Examples apart", receipt.isolation[:1].upper() + receipt.isolation[1:] + "."),
         ("Randomness", ("Warning: noise from " if receipt.seeded else "Noise from ") + receipt.randomness + "."),
     ]
-    if receipt.group is not None and receipt.group["certified"] is not None:
-        members = f"all {receipt.group.get('size')} examples of one {receipt.group.get('of')}"
-        items.append(
-            ("Groups", f"For {members} together, epsilon is at most {rounded_up(receipt.group['certified'])}.")
-        )
     chosen = "this run among others"
     if receipt.searched is not None:
         items.append(("How it was chosen", f"Epsilon is that of {receipt.searched}. Choosing the best is paid for."))
@@ -112,6 +108,15 @@ def coverage(receipt: Examined) -> list[tuple[str, str]]:
         )
     )
     return items
+
+
+def _units(receipt: Examined) -> list[tuple[str, str]]:
+    """What one example is, and what holds for those that belong together, in the words of `plrvo verify`."""
+    if not receipt.sound:
+        return []  # whatever its file says there, nothing is known of it
+    unit, *groups = (line[:1].upper() + line[1:] + "." for line in receipt.unit_lines)
+    name, _, words = unit.partition(": ")
+    return [(name, words[:1].upper() + words[1:]), *(("Groups", group) for group in groups)]
 
 
 def _sampling(receipt: Examined) -> str:

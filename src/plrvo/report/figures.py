@@ -8,6 +8,7 @@ from functools import partial
 from plrvo import appearance
 from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.audit.receipt import Examined
+from plrvo.paper.wording import told
 from plrvo.records.receipt import Bracket
 from plrvo.report.charts import Chart, Dot, DotRow, Kind, Line, dot_chart, line_chart
 from plrvo.report.densities import Densities, densities
@@ -208,6 +209,11 @@ def _values(run: Reproduction, name: str) -> list[float]:
     return [value for value in found if value is not None]
 
 
+def _tip(name: str, word: str, value: float) -> str:
+    """What was measured may be a bound; what the paper prints is told as it is."""
+    return f"{name}\n{word} {told(name, value) if word == 'measured' else f'{value:.4g}'}"
+
+
 def _measure_chart(run: Reproduction, measures: Sequence[str]) -> Chart:
     kinds: dict[str, Kind] = {}
     for i, name in enumerate(measures):
@@ -219,7 +225,7 @@ def _measure_chart(run: Reproduction, measures: Sequence[str]) -> Chart:
         for i, name in enumerate(measures):
             values = {"printed": row.printed.get(name), "measured": row.measured.get(name)}
             known = [(word, value) for word, value in values.items() if value is not None]
-            dots += [Dot(f"{name}, {word}", value, f"{name}\n{word} {value:.4g}", line) for word, value in known]
+            dots += [Dot(f"{name}, {word}", value, _tip(name, word, value), line) for word, value in known]
             if len(known) == 2:
                 spans.append((line, known[0][1], known[1][1], i))
             line += bool(known)

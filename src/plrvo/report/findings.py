@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.audit.receipt import Examined
+from plrvo.audit.verdict import told_claim
 from plrvo.report.auditing import read_audit_of
 from plrvo.report.runs import AuditResult, Audits, Reproduction, Row, Training
 from plrvo.validate import counted
@@ -114,9 +115,9 @@ def audit_finding(audit: AuditResult) -> Finding:
     if audit.differences:
         return Finding(Tone.bad, "Not verified", f"{audit.label}: {audit.differences[0]}.")
     if audit.refuted:
-        text = f"{reached}: more than the {claim} claim of {audit.claimed:.4g} ({audit.found})."
+        text = f"{reached}: more than the {claim} claim of {told_claim(audit.claim, audit.claimed)} ({audit.found})."
         return Finding(Tone.bad, "Refuted", text + unknown)
-    text = f"{reached}: the {claim} claim of {rounded_up(audit.claimed)} survives ({audit.found})."
+    text = f"{reached}: the {claim} claim of {told_claim(audit.claim, audit.claimed)} survives ({audit.found})."
     if audit.certifiable is not None and audit.claimed >= audit.certifiable:
         text += (
             f" An attack of this size could show {rounded_down(audit.certifiable)} at most, and not refute this claim."

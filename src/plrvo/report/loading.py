@@ -99,6 +99,7 @@ def _reproduction(path: Path) -> Reproduction:
     receipts = sorted(runs.rglob(RECEIPT)) if runs.is_dir() else []
     return Reproduction(
         name=folder.resolve().name,
+        folder=folder,
         entry=given.text("name"),
         group=given.text("group"),
         title=given.text("title"),

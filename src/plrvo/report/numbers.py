@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plrvo.accounting.printed import rounded_down, rounded_up
+from plrvo.paper.wording import told
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ def down(value: float | None, quantity: str) -> Shown | None:
 def near(value: float | None, quantity: str, digits: int = 4) -> Shown | None:
     """For what is no bound: the nearest number of so many digits."""
     return None if value is None else Shown(f"{value:.{digits}g}", repr(value), quantity)
+
+
+def measured(value: float | None, name: str) -> Shown | None:
+    """A number of a reproduction's row, which may be a bound."""
+    return None if value is None else Shown(told(name, value), repr(value), name)
 
 
 def tell_metric(name: str, value: float) -> str:

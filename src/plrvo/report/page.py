@@ -19,6 +19,7 @@ from plrvo import appearance
 from plrvo.audit.receipt import Examined
 from plrvo.paper.entry import place_of
 from plrvo.report import accounts, coverage, figures, findings, numbers
+from plrvo.report.places import typed
 from plrvo.report.runs import Audits, Charged, Reproduction, Run, Training
 from plrvo.validate import counted, printable
 
@@ -133,7 +134,7 @@ def _private(run: Training, receipt: Examined) -> dict[str, Any]:
         "coverage": coverage.coverage(receipt),
         "document": _document(receipt.document),
         "file": receipt.path.name,
-        "commands": _training_commands(run.name, receipt),
+        "commands": _training_commands(receipt),
     }
 
 
@@ -141,8 +142,8 @@ def _noise_words(receipt: Examined) -> str:
     return numbers.noise_words(receipt.noise) + (" at first, by a schedule" if receipt.scheduled else "")
 
 
-def _training_commands(name: str, receipt: Examined) -> list[tuple[str, str]]:
-    file = shlex.quote(f"{name}/{receipt.path.name}")
+def _training_commands(receipt: Examined) -> list[tuple[str, str]]:
+    file = typed(receipt.path)
     found = [("Recompute every number of the receipt:", f"plrvo verify {file}")]
     if receipt.document.get("plan", {}).get("correlation") is None and not receipt.scheduled:
         found.append(("Attack the mechanism that it describes:", f"plrvo audit mechanism --receipt {file}"))
@@ -205,7 +206,7 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
             "standing": findings.standing(row).value,
             "remarked": bool(row.flags) and findings.standing(row) is findings.Standing.holds,
             "measures": [
-                (numbers.near(row.printed.get(name), name), numbers.near(row.measured.get(name), name))
+                (numbers.near(row.printed.get(name), name), numbers.measured(row.measured.get(name), name))
                 for name in run.measures
             ],
             "remark": "; ".join(row.flags.values()),
@@ -215,12 +216,11 @@ def _reproduction(run: Reproduction) -> dict[str, Any]:
     brackets = [(row.label, row.bracket, row.printed_epsilon) for row in run.rows]
     drawn = figures.measure_charts(run)
     charts = [*drawn, figures.bracket_chart(brackets, "Epsilon, row by row")]
-    folder = shlex.quote(run.name)
     commands = [
         ("Run it again:", f"plrvo reproduce {shlex.quote(run.entry)} --scale {shlex.quote(run.scale)} --out NEW_FOLDER")
     ]
     if run.runs:
-        commands.append(("Recompute every receipt of its runs:", f"plrvo report {folder}"))
+        commands.append(("Recompute every receipt of its runs:", f"plrvo report {typed(run.folder)}"))
     return {
         "heading": run.title,
         "headline": findings.reproduction_headline(run),

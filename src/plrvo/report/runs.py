@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from plrvo.audit.receipt import Examined
@@ -105,6 +106,7 @@ class Reproduction:
 
     kind: ClassVar[str] = "reproduction"
     name: str
+    folder: Path
     entry: str
     group: str
     title: str
@@ -166,7 +168,7 @@ class Charged:
 
     kind: ClassVar[str] = "account"
     name: str
-    where: str  # as it is typed after `plrvo budget show`, in the folder of the page
+    where: str  # as it is typed after `plrvo budget show`, where the page was made
     state: State
     runs: Mapping[int, Training]
     others: Sequence[str]

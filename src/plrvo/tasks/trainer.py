@@ -28,6 +28,7 @@ from plrvo.noise import Noise
 from plrvo.records.choices import refuse_alone
 from plrvo.records.folder import RECEIPT
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
+from plrvo.records.unit import check_author
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
 from plrvo.tasks.trainer_plan import Target, planned
@@ -124,6 +125,7 @@ class PrivateTrainer(Trainer):
         args = TrainingArguments("tmp_trainer") if args is None else args  # as a Trainer has it
         kwargs |= {"data_collator": data_collator, "train_dataset": train_dataset, "eval_dataset": eval_dataset}
         refuse.refuse_data(model, train_dataset)
+        check_author(task or {})
         refuse.refuse_generation(self, args)
         target = Target(target_epsilon, target_delta, noise)
         plan, args = planned(plan, target, model, args, train_dataset, clipping)  # type: ignore[arg-type]

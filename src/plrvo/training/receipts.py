@@ -17,6 +17,7 @@ from plrvo.records.compared import is_finite
 from plrvo.records.consistency import REVISION
 from plrvo.records.journal import Journal
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED, is_seeded
+from plrvo.records.unit import check_author
 from plrvo.records.weights import Tensors
 from plrvo.validate import InvalidArgument
 from plrvo.version import __version__
@@ -42,12 +43,16 @@ def make_receipt(
 ) -> Receipt:
     """`task` says what was trained on what; `run` how (optimizer, metrics, whatever else).
 
+    `unit` in a `task` says what one example is: a receipt shows it as its author's word.
+
     `audit` is what an attack on the run found, if there was one. With a `journal` the receipt says what was released
     (`trained` are the names of the weights that it has digests of, in their order), with `metrics`
     (`plrvo.records.metrics.summary`) which file has the metrics of it. `job` is what was asked for. `delta` is for an
     engine without a plan, whose receipt has the plan of the steps that were taken.
     """
     run, plan, weights = run or {}, _plan(engine, optimizer, delta), Path(weights)
+    if job is None:
+        check_author(task)
     if Tensors.read(weights) is None:
         raise InvalidArgument("weights", str(weights), "a safetensors file (safetensors.torch.save_model writes one)")
     if optimizer.accountant is not engine.accountant:

@@ -88,7 +88,7 @@ def test_a_private_run_from_the_command_line(folder, capsys, trainable):
             assert "tiny" in weights.metadata()["base"]
     told = capsys.readouterr().out
     assert "privacy unit: one pair of a table and a text" in told
-    assert "for all texts of one table (at most 30 examples)" in told
+    assert "for all texts of one table (at most 30 examples, as the run recorded)" in told
 
 
 def test_a_run_is_resumed_with_the_same_settings_only(folder, capsys):
@@ -133,11 +133,19 @@ def test_a_claim_for_groups_is_verified(folder, capsys):
     path = folder / "run" / "receipt.json"
     receipt = json.loads(path.read_text())
     assert 8 < receipt["group"]["certified"] < 100
-    receipt["group"]["certified"] = 4.0
-    path.write_text(json.dumps(receipt))
-    capsys.readouterr()
-    assert main(["verify", str(path)]) == 1
-    assert "group.certified" in capsys.readouterr().out
+    larger = {"task": receipt["task"] | {"group_size": 3}}
+    without = {"task": {name: value for name, value in receipt["task"].items() if "group" not in name}, "group": None}
+    for change, said in (
+        ({"group": receipt["group"] | {"certified": 4.0}}, "group.certified"),
+        (larger, "at most 2 texts"),
+        (without, "task.group_size"),
+        ({"task": receipt["task"] | {"unit": "one table with all of its texts"}}, "task.unit"),
+        ({"task": receipt["task"] | {"group": "one city"}}, "task.group is"),
+    ):
+        path.write_text(json.dumps({**receipt, **change}))
+        capsys.readouterr()
+        assert main(["verify", str(path)]) == 1
+        assert said in capsys.readouterr().out
 
 
 def test_a_run_without_privacy_learns_and_tells_its_metrics(folder, capsys):

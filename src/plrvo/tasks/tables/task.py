@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from plrvo.records.unit import PAIRS
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.preset import Preset, Task
 from plrvo.tasks.tables.data import Split, TableData, spread, training_data
@@ -34,7 +35,6 @@ from plrvo.validate import InvalidArgument, counted, positive_integer
 GENERATIONS = "generations.jsonl"
 _LOG = logging.getLogger(__name__)
 LOSS_ENTRIES = 200  # of the test split, for the loss that is shown during training
-UNIT = "one pair of a table and a text; a table with r texts is r examples"
 
 
 def prepare(request: Request, generator: torch.Generator) -> Preset:
@@ -74,9 +74,9 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         **({"activations": "bfloat16"} if bf16 else {}),
         "trainable_parameters": dimension,
         "examples": len(pairs),
-        "unit": UNIT,
+        "unit": PAIRS.unit,
         "group_size": private.most_references,
-        "group": "all texts of one table",
+        "group": PAIRS.group,
         "max_length": max_length,
         "loss": "cross entropy, mean over the tokens of a text",
         "decoding": {"beams": decoding.beams, "top_p": decoding.top_p, "longest": decoding.longest},
