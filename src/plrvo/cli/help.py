@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -165,6 +165,26 @@ def _filled(text: str, width: int, indent: str = "") -> str:
     return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
+def typed_values(command: Any, words: Sequence[str]) -> dict[str, str]:
+    """What is given by name among the words of a command, as its parser would read them; "" for a flag.
+
+    Whatever is wrong with them is left out: help never fails.
+    """
+    by_option = {word: each for each in command.params for word in (*each.opts, *each.secondary_opts)}
+    arguments = iter([each for each in command.params if not each.opts[0].startswith("-")])
+    found, rest = {}, iter(words)
+    for word in rest:
+        option, given, value = word.partition("=")
+        known = by_option.get(option) if word.startswith("-") else next(arguments, None)
+        if not word.startswith("-"):
+            value = word
+        elif known is not None and not given:
+            value = "" if getattr(known, "is_flag", False) else next(rest, "")
+        if known is not None:
+            found[known.name] = value
+    return found
+
+
 class _Described:
     """Says of itself what `describe` says, in place of typer's boxes."""
 
@@ -172,7 +192,7 @@ class _Described:
         width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns))
         told, words = describe(self, ctx.command_path), ctx.meta.get(_TYPED, ())
         special = getattr(getattr(self, "callback", None), SPECIAL, None)
-        formatter.write((special(told, words) if special else told).text(width))
+        formatter.write((special(told, typed_values(self, words)) if special else told).text(width))
 
 
 class Command(_Described, TyperCommand):
