@@ -94,6 +94,7 @@ def spelled(message: str, command: str = "") -> str:
     'no value beside --sample-rate, as `design` has it'
     """
     others = (*OPTIONS, "noise_file", "dimension", "out", "resume", "whole", "vary", "distribution")
+    others += ("clip_min", "clip_max", "k_max", "minutes", "speed", "dataset_size")
     arguments = "|".join([*(field.name for field in fields(Job)), *others])
     return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
 
