@@ -7,6 +7,7 @@ line is made from the same description.
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -67,7 +68,7 @@ def describe(command: Any, path: str) -> Help:
         argument = not parameter.opts[0].startswith("-")
         panel = "Arguments" if argument else parameter.rich_help_panel or "Options"
         groups.setdefault(panel, []).append(Row(typed, text))
-        words += [f"[{typed}]"] if argument else []
+        words += [_in_usage(parameter, typed)] if argument else []
     groups.setdefault("Options", []).append(Row("--help", "Show this."))
     usage = " ".join([path, *words, *(["[OPTIONS]"] if len(groups["Options"]) > 1 else [])])
     ordered = {title: tuple(rows) for title, rows in groups.items() if title in ("Arguments", "Commands", "Options")}
@@ -107,8 +108,17 @@ def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
             argument, offered = not name.startswith("-"), choices_of(kind)
             word = parameter.metavar or ("KIND" if offered else _WORDS.get(kind, ""))
             typed = (parameter.metavar or name.upper()) if argument else f"{name} {word}".strip()
-            choices = f"{', '.join(offered)}." if offered else ""
+            explained = all(
+                re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", parameter.help or "") for word in offered
+            )
+            choices = "" if explained else f"One of: {', '.join(offered)}."
             yield parameter, typed, " ".join(filter(None, (parameter.help, choices, _default(parameter))))
+
+
+def _in_usage(parameter: Any, typed: str) -> str:
+    """An argument that may be left out is in brackets; dots follow one that may come again."""
+    word = typed if parameter.required else f"[{typed}]"
+    return f"{word}..." if parameter.nargs == -1 else word
 
 
 def kind_of(command: Any, parameter: Any) -> Any:

@@ -19,7 +19,8 @@ def report(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`.",
+            help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`; not "
+            "needed with --budget.",
             show_default=False,
             metavar="RUN",
         ),

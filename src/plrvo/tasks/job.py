@@ -53,7 +53,8 @@ class Job:
     `noise` is a kind by name, a noise, NO_NOISE, or AUTO: the kind that suits the workload and the budget. None stands
     for the kind that `noise_options` belong to, or for AUTO. A kind is fitted to `epsilon`, or described in full;
     `noise_options` has the options of it that were given, as `plrvo.noise.Specification` does. `learning_rate` is, for
-    sgd, that of gradients divided by the clip; its `momentum` is MOMENTUM unless another is given. `audit` is a number of canaries, `budget` the account that is charged.
+    sgd, that of gradients divided by the clip; its `momentum` is MOMENTUM unless another is given. `audit` is a number
+    of canaries, `budget` the account that is charged.
     """
 
     task: str
