@@ -49,8 +49,8 @@ PANELS: dict[str, dict[str, str | None]] = {
         "views": "Images: so many views of each example, averaged before the one clip.",
         "momentum": f"With sgd: its momentum; by default {MOMENTUM:g}.",
         "weight_decay": None,
-        "postprocess": "What is made of every noisy coordinate, free of privacy cost: score, the best estimate where the "
-        "noise is large, or clamp, which cuts off what is large; by default neither.",
+        "postprocess": "What is made of every noisy coordinate, free of privacy cost: score, the best estimate where "
+        "the noise is large, or clamp, which cuts off what is large; by default neither.",
         "clipping": "flat, per_layer, or l1 (laplace only).",
         "grad_sample_mode": "auto, bookkeeping, hooks, ghost or functorch.",
     },
