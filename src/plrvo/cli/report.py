@@ -12,7 +12,7 @@ from rich.console import Console
 from plrvo.budget import Account
 from plrvo.cli import options, show
 from plrvo.files import write_bytes
-from plrvo.validate import InvalidArgument, printable
+from plrvo.validate import InvalidArgument, installing, printable
 
 
 def report(
@@ -42,7 +42,7 @@ def report(
     if out.suffix.lower() not in (".html", ".htm"):
         raise InvalidArgument("out", str(out), "a file name that ends in .html")
     if importlib.util.find_spec("jinja2") is None:
-        raise InvalidArgument("out", str(out), "jinja2: pip install plrvo[report]")
+        raise InvalidArgument("out", str(out), f"jinja2: {installing('report')}")
     if not runs and budget is None:
         raise InvalidArgument("runs", None, "a run, or --budget")
     from plrvo.report.accounts import read_account
