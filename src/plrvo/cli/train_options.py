@@ -40,7 +40,8 @@ PANELS: dict[str, dict[str, str | None]] = {
         "the last eight layers of smollm2, and all of other models.",
         "layers": "Text, tables: train in the last so many layers only, on what those beneath make of each example, "
         "once.",
-        "bf16": "Text, tables: compute in bfloat16 while training; two to four times as fast on processors that have it.",
+        "bf16": "Text, tables: compute in bfloat16 while training; two to four times as fast on processors that have "
+        "it.",
         "max_length": "Text, tables: tokens at which an example is cut.",
         "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
         "optimizer": "sgd, adam or adamw.",
