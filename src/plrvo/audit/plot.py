@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plrvo import appearance
-from plrvo.files import check_figure, write_figure
+from plrvo.files import check_figure, check_writable, write_figure
 from plrvo.validate import InvalidArgument, installing
 
 
@@ -26,6 +26,7 @@ class Point:
 def check_plot(path: Path) -> None:
     """Refuse a file that could not be drawn, before any run is spent on it."""
     check_figure(path)
+    check_writable(path, "plot")
     if importlib.util.find_spec("matplotlib") is None:
         raise InvalidArgument("plot", str(path), f"matplotlib: {installing('report')}")
 

@@ -22,7 +22,7 @@ from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice
 from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import FEWEST_STEPS, batches, proposed
 from plrvo.designer.designed import design as search
-from plrvo.files import check_figure, write_figure
+from plrvo.files import check_figure, check_writable, write_figure
 from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 
 _CLIPS = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # the smallest where none is given: the first that will do
@@ -130,6 +130,9 @@ def design(
         return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, as_json)
     if plot is not None:
         check_figure(plot)
+        check_writable(plot, "plot")
+    if save is not None:
+        check_writable(save, "save")
     if plan is not None:
         work_given = {"sample_rate": sample_rate, "steps": steps, "dimension": dimension, "dataset_size": dataset_size}
         searched = {"delta": delta, "clip_min": clip_min, "clip_max": clip_max, "k_max": k_max}

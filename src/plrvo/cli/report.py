@@ -11,7 +11,7 @@ from rich.console import Console
 
 from plrvo.budget import Account
 from plrvo.cli import options, show
-from plrvo.files import write_bytes
+from plrvo.files import check_writable, write_bytes
 from plrvo.validate import InvalidArgument, installing, printable
 
 
@@ -41,6 +41,7 @@ def report(
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InvalidArgument("out", str(out), "a file name that ends in .html")
+    check_writable(out, "out")
     if importlib.util.find_spec("jinja2") is None:
         raise InvalidArgument("out", str(out), f"jinja2: {installing('report')}")
     if not runs and budget is None:

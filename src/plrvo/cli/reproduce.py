@@ -17,6 +17,7 @@ from plrvo.cli import options, show
 from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.signs import Signs
+from plrvo.files import check_writable
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Context, Entry, Group, Scale
 from plrvo.paper.flags import remark_of
@@ -71,6 +72,7 @@ def reproduce(
     entry = find(name)
     _require(entry, scale)
     folder = out or Path("runs") / f"{name}-{scale.value}"
+    check_writable(folder, "out")
     context = Context(scale, folder, data_dir, seed)
     try:
         with Signs(name), StepProgress(name) as bar:
