@@ -30,11 +30,11 @@ help: ## list the targets
 
 # The digits come with scikit-learn: nothing is downloaded. The workload is what `plrvo train digits` has by default.
 run: $(STAMP)-train ## the main job: choose a noise, train with it, certify and verify the run
-	rm -rf runs/digits
+	rm -rf runs/made
 	$(BIN)/plrvo design --epsilon 3 --sample-rate 0.25 --steps 100 --dimension 2730 \
-	    --clip-min 1 --clip-max 1 --save runs/digits/plan.json
-	$(BIN)/plrvo train digits --plan runs/digits/plan.json --out runs/digits
-	$(BIN)/plrvo verify runs/digits/receipt.json
+	    --clip-min 1 --clip-max 1 --save runs/made/plan.json
+	$(BIN)/plrvo train digits --plan runs/made/plan.json --out runs/made
+	$(BIN)/plrvo verify runs/made/receipt.json
 
 test: $(STAMP)-dev ## run the tests and doctests; PYTEST_ARGS="-m slow" for the slow ones
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)

@@ -7,11 +7,12 @@ import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from tests.patience import HANGS
 
-from plrvo.files import locked, parse_json, read_json, write_bytes
+from plrvo.files import check_writable, locked, parse_json, read_json, write_bytes
 from plrvo.validate import InvalidArgument
 
 
@@ -22,7 +23,7 @@ def child(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 HOLD = """
     import pathlib, sys
-    from plrvo.files import locked
+    from plrvo.files import check_writable, locked
     with locked(pathlib.Path(sys.argv[1]), "out"):
         print("held", flush=True)
         sys.stdin.read()
@@ -96,3 +97,16 @@ def test_hostile_json_is_a_value_error(tmp_path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidArgument, match=r"file\.json"):
         read_json(path, "plan", "a plan")
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_and_others_are_left_as_they_are(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    for path in (tmp_path, tmp_path / "file", tmp_path / "a" / "b" / "c.json", Path("somewhere/new")):
+        check_writable(path, "out")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "kept"
+    with pytest.raises(InvalidArgument, match=r"^save=.*a place where you can write \(Not a directory\)"):
+        check_writable(tmp_path / "file" / "plan.json", "save")
+    if sys.platform == "linux":
+        with pytest.raises(InvalidArgument, match=r"^out='/proc/nope/deep': expected a place where you can write"):
+            check_writable(Path("/proc/nope/deep"), "out")

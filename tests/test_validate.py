@@ -1,6 +1,7 @@
 """Every check refuses what lies outside of its range by name, and what a file says is one harmless line."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,3 +92,11 @@ def test_an_error_is_short_whatever_the_value():
     for value in ("x" * 10**6, 10**5000, deep):
         assert len(str(InvalidArgument("a", value, "less"))) < 500
     assert shortened("plan.json") == "'plan.json'"
+
+
+def test_an_extra_is_named_in_both_ways_wherever_it_is_missing():
+    sources = Path(validate.__file__).parent
+    own = {"validate.py", "tasks/tables/words.py", "cli/main.py", "training/trackers.py"}  # with other words around it
+    for path in sources.rglob("*.py"):
+        if path.relative_to(sources).as_posix() not in own:
+            assert "pip install plrvo[" not in path.read_text(encoding="utf-8").replace("'", ""), path

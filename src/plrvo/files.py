@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,6 +79,20 @@ def open_regular(path: Path) -> BufferedReader:
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
+
+
+def check_writable(path: Path, argument: str) -> None:
+    """Refuse a file or folder to be made where none can be, before anything is computed for it; it leaves no trace."""
+    try:
+        there = next(place for place in (path, *path.absolute().parents) if place.exists())
+        folder = there if there.is_dir() else there.parent
+        if there not in (path, folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        why = f"{error.strerror or error}"
+        raise InvalidArgument(argument, str(path), f"a place where you can write ({why})") from None
 
 
 def check_figure(path: Path) -> None:

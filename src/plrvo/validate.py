@@ -70,6 +70,15 @@ def counted(number: float, noun: str, form: str = "") -> str:
     return f"{number:{form}} {noun}"
 
 
+def installing(extra: str) -> str:
+    """How to install what an extra brings, from an index or in a clone of the project.
+
+    >>> installing("text")
+    "pip install 'plrvo[text]', or '.[text]' in a clone"
+    """
+    return f"pip install 'plrvo[{extra}]', or '.[{extra}]' in a clone"
+
+
 def of_type(kind: type, **arguments: Any) -> None:
     """Objects of this class: swapped arguments are found here, and not deep inside.
 

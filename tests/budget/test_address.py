@@ -83,6 +83,6 @@ def test_a_path_that_was_a_url_is_told():
 
 def test_without_sqlalchemy_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(InvalidArgument, match=r"SQLAlchemy: pip install plrvo\[database\]") as refused:
+    with pytest.raises(InvalidArgument, match=r"SQLAlchemy: pip install 'plrvo\[database\]'") as refused:
         address("postgresql://anna:hush@host/db")
     assert "hush" not in str(refused.value)

@@ -42,7 +42,12 @@ def test_design_meets_the_budget_with_the_accountant_that_was_asked_for(capsys, 
 
 @pytest.mark.parametrize(
     ("epsilon", "more", "clips"),
-    [("3", [], "1 to 2"), ("0.02", [], "0.01 to 0.02"), ("3", ["--clip-max", "0.5"], "0.25 to 0.5")],
+    [
+        ("3", [], "1 to 2"),
+        ("0.02", [], "0.01 to 0.02"),
+        ("3", ["--clip-max", "0.5"], "0.25 to 0.5"),
+        ("1", ["--clip-max", "100"], "1 to 100"),
+    ],
 )
 def test_without_clips_it_takes_some_and_says_which(capsys, epsilon, more, clips):
     asked = ["design", "--epsilon", epsilon, *CNN[:6], *more]
@@ -53,6 +58,48 @@ def test_without_clips_it_takes_some_and_says_which(capsys, epsilon, more, clips
     low = float(clips.split()[0])
     given = run_json(capsys, *asked, "--clip-min", str(low))
     assert run_json(capsys, *asked) == given
+
+
+def test_a_warning_is_told_once_however_many_clips_are_tried(capsys):
+    asked = ["design", "--epsilon", "0.01", "--delta", "0.01", "--dataset-size", "1000", *CNN[:6]]
+    assert main(asked) == 0
+    assert capsys.readouterr().err.count("warning") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--epsilon", "1", "--clip-max", "1e160"], "--clip-max 1e+160: expected from 1e-50 to 1e+50"),
+        (["--epsilon", "1", "--clip-min", "1e160"], "--clip-min 1e+160: expected from 1e-50 to 1e+50"),
+        (["--epsilon", "1", "--clip-min", "50"], "or --clip-min at most 1.62: at --clip-min 50"),
+        (["--epsilon", "1e-9"], "--epsilon 1e-09: expected at least 1e-06 to compare noises; `plrvo calibrate"),
+    ],
+)
+def test_a_search_is_refused_in_the_name_of_what_was_given(capsys, words, said):
+    assert main(["design", *words, *CNN[:6]]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_where_no_clip_will_do_none_is_blamed_that_nobody_gave(capsys, monkeypatch):
+    monkeypatch.setattr(command, "_CLIPS", (1.0, 0.5))
+    assert main(["design", "--epsilon", "0.001", "--clip-max", "8", *CNN[:6]]) == 2
+    told = capsys.readouterr().err
+    assert "(no clip from 4 down to 0.5 does); `plrvo calibrate --noise gaussian`" in told
+    assert "clip-min" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--minutes", "1e-9"], "--minutes 1e-09: expected more: 6e-05 examples pass in that time"),
+        (["--minutes", "1e308"], "--minutes 1e+308: expected fewer, at --speed 1000"),
+        (["--minutes", "1", "--steps", "3"], "--steps 3: expected no value beside --minutes, which"),
+    ],
+)
+def test_what_is_wrong_with_a_time_is_told_by_its_option(capsys, words, said):
+    given = ["--epsilon", "1", "--speed", "1000", "--dataset-size", "1000", "--dimension", "10"]
+    assert main(["design", *given, *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_design_explains_itself_in_words(capsys, monkeypatch):
@@ -134,7 +181,7 @@ def test_the_recommended_noise_is_saved(capsys, tmp_path):
     [
         (
             [*BUDGET, *CNN[:6], "--clip-min", "0.3", "--clip-max", "0.2"],
-            "--clip-max 0.2: expected at least clip_min, 0.3",
+            "--clip-max 0.2: expected at least --clip-min, 0.3",
         ),
         (["--epsilon", "0.01", *CNN], "--epsilon 0.01: expected at least"),
         (["--epsilon", "-1", *CNN], "--epsilon -1.0"),

@@ -7,10 +7,15 @@ import subprocess
 import pytest
 import typer
 
-from plrvo.cli.help import commands, continued, describe
+from plrvo.cli.help import choices_of, commands, continued, describe, kind_of
 from plrvo.cli.main import app, main
 
 COMMANDS = dict(commands(typer.main.get_command(app), "plrvo"))
+ENDS = [path for path, command in COMMANDS.items() if not hasattr(command, "commands")]
+
+
+def rows_of(path):
+    return [row for rows in describe(COMMANDS[path], path).groups.values() for row in rows]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -66,3 +71,30 @@ def test_choices_and_defaults_are_shown():
     assert "[runs/latest]" in told
     assert "banded:B:cyclic" in told
     assert "--seed" not in describe(COMMANDS["plrvo train"], "plrvo train").example
+
+
+@pytest.mark.parametrize("path", ENDS)
+def test_a_list_of_choices_cannot_be_read_as_the_end_of_another_sentence(path):
+    command = COMMANDS[path]
+    for row in rows_of(path):
+        assert not re.search(r": (\w[\w-]*, )+\w[\w-]*\.( \[|$)", row.text.replace("One of: ", "")), row
+    for parameter in command.params:
+        text = " ".join(row.text for row in rows_of(path) if parameter.opts[0] in row.typed)
+        assert all(choice in text for choice in choices_of(kind_of(command, parameter)))
+
+
+@pytest.mark.parametrize("path", ENDS)
+def test_no_option_is_explained_by_one_that_the_command_lacks(path):
+    rows = rows_of(path)
+    known = {word for row in rows for word in re.findall(r"--[a-z][\w-]*", row.typed)}
+    named = {word for row in rows for word in re.findall(r"(?<![\w`])--[a-z][\w-]*", re.sub(r"`.*?`", "", row.text))}
+    assert named <= known
+    assert "theta" not in " ".join(row.text for row in rows if "--theta" not in known)
+
+
+def test_arguments_in_brackets_may_be_left_out():
+    usages = {path: describe(COMMANDS[path], path).usage for path in ENDS}
+    assert usages["plrvo verify"] == "plrvo verify RECEIPT [OPTIONS]"
+    assert usages["plrvo report"] == "plrvo report [RUN]... [OPTIONS]"  # or --budget
+    assert usages["plrvo train"] == "plrvo train [TASK] [OPTIONS]"  # or --resume
+    assert usages["plrvo budget settle"] == "plrvo budget settle FILE ENTRY [OPTIONS]"

@@ -17,6 +17,10 @@ MECHANISM = "audit mechanism --noise laplace --scale 2 --clip 1 --dimension 3 --
 # What is typed, and what the line has to name.
 INVOCATIONS = """
 account | --noise (missing)
+account | --sample-rate, --steps (missing as well); for example: plrvo account --noise-multiplier 1.1
+account --noise laplace | --scale (missing); --clip, --sample-rate, --steps, --dimension (missing as well)
+calibrate | --epsilon (missing): expected a value: it is required, and so are --sample-rate, --steps; for example: plrvo
+account --noise-multiplier 1 --sample-rate 1% --steps 3 | --sample-rate 1%: expected a number; did you mean 0.01?
 account --epsilon 3 | did you mean plrvo calibrate --epsilon? (it finds the noise for a budget)
 account --target-epsilon 3 | did you mean plrvo calibrate --epsilon
 account --noise-multiplier 1 --sample-rate 256/x --steps 3 | --sample-rate 256/x: expected a number
@@ -46,7 +50,8 @@ account --noise-multiplier x | --noise-multiplier x: expected a number
 account --noise-multiplier 1 --sample-rate 2 --steps 3 | --sample-rate 2.0
 account --noise-multiplier 1 --sample-rate -1 --steps 3 | --sample-rate -1.0
 account --noise-multiplier 1 --sample-rate 0.1 --steps -3 | --steps -3
-account --noise-multiplier 1 --sample-rate 0.1 --steps 1e3 | --steps 1e3: expected a whole number
+account --noise-multiplier 1 --sample-rate 0.1 --steps 1e3 | --steps 1e3: expected a whole number; did you mean 1000?
+account --noise-multiplier 1 --sample-rate 0.1 --steps 1e999 | --steps 1e999: expected a whole number
 account --noise cauchy | --noise cauchy: expected one of gaussian, laplace
 account --noise gausian | did you mean gaussian
 account --noise auto {WORK} | --noise

@@ -4,8 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
-from plrvo.cli.main import main
+from plrvo.cli.main import app, main
 from plrvo.tasks import catalog
 from plrvo.tasks.catalog import Request
 
@@ -42,6 +43,61 @@ def test_a_word_of_an_option_is_no_task(capsys):
     assert "plrvo train digits" in told(capsys, "train", "--json", "digits")
 
 
+BESIDE = [
+    ("sst2", "--trainable lora", {"trainable": "lora"}),
+    ("sst2", "--trainable=lora", {"trainable": "lora"}),
+    ("sst2", "--limit 50", {"limit": 50}),
+    ("e2e", "--trainable all", {"trainable": "all"}),
+    ("e2e", "--references 1 --bf16", {"references": 1, "bf16": True}),
+    ("digits", "--model=scattering", {"model": "scattering"}),
+    ("e2e", "--model stories15M", {"model": "stories15M"}),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "given"), BESIDE)
+def test_options_beside_the_task_bring_its_defaults_beside_them(name, words, given, capsys):
+    text = told(capsys, "train", name, *words.split())
+    options = {option: value for option, value in given.items() if option != "model"}
+    defaults = catalog.usual(Request(name, given.get("model"), options=options)).defaults
+    for option, value in (("--lr", defaults.learning_rate), ("--steps", defaults.steps), ("--delta", defaults.delta)):
+        assert f"[{value:.4g}" in text.partition(f" {option} ")[2].partition(" --")[0]
+    assert f"[{defaults.sample_rate:.4g}, about" in text
+    assert (f"[{defaults.physical_batch}]" in text) == (defaults.physical_batch is not None)
+
+
+FLAGS = [p.opts[0] for p in get_command(app).commands["train"].params if getattr(p, "is_flag", False)]
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_flag_before_the_task_takes_no_word(flag, capsys):
+    assert "plrvo train sst2 [OPTIONS]" in told(capsys, "train", flag, "sst2")
+
+
+def test_a_budget_tells_which_of_two_defaults_holds(capsys):
+    assert "[439]" in told(capsys, "train", "mnist", "--epsilon", "3")
+    assert "[220]" in told(capsys, "train", "mnist", "--epsilon=1")
+
+
+def test_what_a_plan_or_an_order_settles_has_no_default(capsys):
+    assert "about 8,192 examples a step" not in told(capsys, "train", "mnist", "--plan", "plan.json")
+    assert "about 8,192 examples a step" not in told(capsys, "train", "mnist", "--correlation", "tree")
+
+
+@pytest.mark.parametrize("words", ["--trainable tail", "--limit 0", "--limit x", "--layers 2"])
+def test_a_mistake_beside_the_task_leaves_its_own_defaults(words, capsys):
+    assert main(["train", "sst2", "--help", *words.split()]) == 0
+    assert "[0.02]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["sst2", "e2e"])
+def test_a_task_is_told_nothing_of_others(name, capsys):
+    text = told(capsys, "train", name)
+    assert text.count("digits") == 1  # among the names of all tasks
+    assert "scattering" not in text
+    assert "With sgd: its momentum; by default 0.9." in text  # which is not what adamw does
+    assert "With sgd: its momentum. [0.9]" in told(capsys, "train", name, "--optimizer", "sgd")
+
+
 def test_without_a_task_it_is_general(capsys):
     text = told(capsys, "train")
     assert "[TASK]" in text
@@ -53,6 +109,8 @@ def test_other_commands_that_train_do_the_same(command, capsys):
     text = told(capsys, *command.split(), "sst2")
     assert "sst2 has 67,349 examples." in text
     assert "[minilm]" in text
+    assert f"Example: plrvo {command} sst2 --" in text
+    assert "--model logistic" not in text
 
 
 def test_it_waits_for_neither_torch_nor_data():

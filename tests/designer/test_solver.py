@@ -123,7 +123,7 @@ def test_an_infeasible_problem_says_what_would_do(accountant, epsilon, clip, dim
     words = str(raised.value)
     assert "the budget (c2) conflicts with c1" in words
     enough = float(words.split("at least ")[1].split(",")[0])
-    smaller = float(words.split("clip_min at most ")[1].split(":")[0])
+    smaller = float(words.split("`clip_min` at most ")[1].split(":")[0])
     assert enough > epsilon
     assert smaller < clip
     solve(posed(work, enough, accountant))
@@ -139,7 +139,7 @@ def test_an_infeasible_problem_says_what_would_do(accountant, epsilon, clip, dim
 def test_a_budget_out_of_reach_of_every_clip_suggests_no_clip():
     with pytest.raises(InvalidArgument) as raised:
         solve(posed(Workload(0.04, 1250, 0.1, 1), 1e-5, "published"))
-    assert "clip_min at most" not in str(raised.value)
+    assert "`clip_min` at most" not in str(raised.value)
     assert "at least" in str(raised.value)
 
 

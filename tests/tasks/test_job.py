@@ -17,7 +17,7 @@ from plrvo.cli.main import app
 from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
 from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
-from plrvo.tasks.job import NO_NOISE, Job, check_momentum
+from plrvo.tasks.job import MOMENTUM, NO_NOISE, Job, check_momentum
 from plrvo.training.checkpoint import _pack, _unpack, read_plan
 from plrvo.validate import InvalidArgument
 
@@ -174,9 +174,27 @@ def test_numbers_that_no_optimizer_can_use_are_refused_as_they_were_typed(wish):
 
 
 def test_a_momentum_beside_the_optimizer_of_a_preset_that_has_none_is_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match=r"momentum=0\.5"):
-        check_momentum("adamw", Job("digits", epsilon=3.0, momentum=0.5).asked)
+    for momentum in (0.5, MOMENTUM):
+        with pytest.raises(InvalidArgument, match=f"momentum={momentum}"):
+            check_momentum("adamw", Job("digits", epsilon=3.0, momentum=momentum).asked)
     check_momentum("adamw", Job("digits", epsilon=3.0).asked)
+
+
+@pytest.mark.parametrize("momentum", [0.5, MOMENTUM])
+def test_words_with_a_momentum_beside_an_optimizer_that_has_none_are_refused_whatever_it_is(momentum):
+    with pytest.raises(InvalidArgument, match=f"momentum={momentum}: expected no value beside `optimizer` adam"):
+        Job.read({"task": "digits", "epsilon": 3.0, "optimizer": "adam", "momentum": momentum})
+
+
+def test_the_usual_momentum_is_no_wish_beside_an_optimizer_that_is_named():
+    for optimizer in ("sgd", "adam"):  # a recipe has both, whichever optimizer it is for
+        job = Job("digits", epsilon=3.0, optimizer=optimizer, momentum=MOMENTUM)
+        assert job == Job("digits", epsilon=3.0, optimizer=optimizer)
+        assert Job.read(job.to_dict()) == job
+
+
+def test_a_run_without_a_momentum_has_the_usual_one():
+    assert resolved_parts(Job("digits", model="logistic", noise=NO_NOISE))["momentum"] == MOMENTUM
 
 
 def test_the_rate_of_sgd_is_in_units_of_the_clip_and_that_of_adam_is_not(tmp_path):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from plrvo import appearance
-from plrvo.files import check_figure, write_figure
-from plrvo.validate import InvalidArgument
+from plrvo.files import check_figure, check_writable, write_figure
+from plrvo.validate import InvalidArgument, installing
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class Point:
 def check_plot(path: Path) -> None:
     """Refuse a file that could not be drawn, before any run is spent on it."""
     check_figure(path)
+    check_writable(path, "plot")
     if importlib.util.find_spec("matplotlib") is None:
-        raise InvalidArgument("plot", str(path), "matplotlib: pip install plrvo[report]")
+        raise InvalidArgument("plot", str(path), f"matplotlib: {installing('report')}")
 
 
 def plot_audits(points: Sequence[Point], path: Path, title: str = "") -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plrvo.validate import InvalidArgument, a_path
+from plrvo.validate import InvalidArgument, a_path, installing
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -51,7 +51,7 @@ class Url:
             from sqlalchemy import make_url
             from sqlalchemy.exc import ArgumentError, NoSuchModuleError
         except ImportError:
-            raise InvalidArgument("budget", start, "SQLAlchemy: pip install plrvo[database]") from None
+            raise InvalidArgument("budget", start, f"SQLAlchemy: {installing('database')}") from None
         place, _, account = text.partition("#")
         if not _ACCOUNT.fullmatch(account or USUAL):  # it may be the rest of a password
             named = "the name of an account after #, of up to 64 letters, digits, dots, dashes and underscores"

@@ -44,7 +44,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlc
 from plrvo.budget.address import Url
 from plrvo.budget.events import OURS, PATIENCE, Append, Event, checked, follows
 from plrvo.files import LockHeld
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 _TABLES = MetaData()
 _ACCOUNTS = Table(
@@ -184,9 +184,7 @@ class Database:
         try:
             yield
         except (NoSuchModuleError, ModuleNotFoundError) as error:
-            missing = (
-                f"a driver for it ({self.url.without_secrets(error)}): pip install plrvo[database] has PostgreSQL's"
-            )
+            missing = f"a driver for it ({self.url.without_secrets(error)}); PostgreSQL's: {installing('database')}"
             raise InvalidArgument("budget", str(self), missing) from None
         except IntegrityError:
             again = "an account that nobody else changed at this moment; nothing was written: try again"

@@ -17,6 +17,8 @@ from plrvo.noise import GammaPLRV, Specification
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
 from plrvo.validate import refuse_beside
 
+_EXAMPLE = "plrvo account --noise-multiplier 1.1 --sample-rate 0.01 --steps 3000"
+
 
 @with_noise_options()
 def account(
@@ -41,7 +43,8 @@ def account(
         refuse_beside("--table, whose rows have their own", {**noise.given, **amounts})
         _paper_table(as_json)
         return
-    noise.check(fitted=False)
+    amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "dimension": dimension}
+    options.check_complete(noise, False, _EXAMPLE, **amounts)
     work = read_workload(clip, sample_rate, steps, dimension, noise)
     built = noise.noise(work.clip)
     bracket = epsilon(built, work, options.DEFAULT_DELTA if delta is None else delta)

@@ -7,7 +7,8 @@ from plrvo.cli import options, show
 from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import read_workload
 from plrvo.noise import Gaussian, Specification
-from plrvo.validate import required
+
+_EXAMPLE = "plrvo calibrate --epsilon 1 --sample-rate 0.01 --steps 300"
 
 
 @with_noise_options(widths=False)
@@ -27,10 +28,10 @@ def calibrate(
 
     Example: plrvo calibrate --epsilon 1 --sample-rate 0.01 --steps 300
     """
-    required(epsilon=epsilon)
     if noise.named is None and noise.file is None:
         noise = Specification(Gaussian.kind)  # which design recommends wherever there are many parameters
-    noise.check(fitted=True)
+    amounts = {"clip": clip, "sample_rate": sample_rate, "steps": steps, "dimension": dimension}
+    options.check_complete(noise, True, _EXAMPLE, epsilon=epsilon, **amounts)
     work = read_workload(clip, sample_rate, steps, dimension, noise)
     plan = Plan.fitted(noise, work, delta, epsilon)  # type: ignore[arg-type]
     fitted, bracket = plan.noise, plan.bracket

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -19,12 +20,14 @@ from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.cli import options, show
 from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_clips, tell_verdict
 from plrvo.designer import Accountant, Design, Limits, compare, explain
-from plrvo.designer.batches import batches, proposed
+from plrvo.designer.batches import FEWEST_STEPS, batches, proposed
 from plrvo.designer.designed import design as search
-from plrvo.files import check_figure, write_figure
+from plrvo.files import check_figure, check_writable, write_figure
 from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 
-_CLIPS = (1.0, 0.1, 0.01, 0.001)  # the smallest where none is given: the first that will do
+_CLIPS = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # the smallest where none is given: the first that will do
+_LEAST_BUDGET = 1e-6  # noise for less takes minutes to compare
+_ELSEWHERE = "`plrvo calibrate --noise gaussian` fits Gaussian noise, which has no such limits"
 _PATIENCE = 1.0  # seconds after which a bar appears
 
 
@@ -99,7 +102,7 @@ def design(
         Choice | None,
         typer.Option(
             "--noise",
-            help="The noise of the plan; auto, the default, takes the one that is recommended:",
+            help="The noise of the plan; auto, the default, takes the one that is recommended.",
             rich_help_panel="Output",
             show_default=False,
         ),
@@ -127,6 +130,9 @@ def design(
         return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, as_json)
     if plot is not None:
         check_figure(plot)
+        check_writable(plot, "plot")
+    if save is not None:
+        check_writable(save, "save")
     if plan is not None:
         work_given = {"sample_rate": sample_rate, "steps": steps, "dimension": dimension, "dataset_size": dataset_size}
         searched = {"delta": delta, "clip_min": clip_min, "clip_max": clip_max, "k_max": k_max}
@@ -136,16 +142,19 @@ def design(
         unused = {"plot": plot, "noise": noise, "save": save, "accountant": accountant}
         refuse_beside(f"a plan with {loaded.noise.kind} noise", unused)
         return _review(plan, loaded, epsilon, verbose, as_json)
+    if loaded is None:
+        _check_asked(epsilon, sample_rate, steps, dimension)
     accountant = accountant or Accountant.certified
     with _warnings_in_one_line(), _patient_bar("searching") as progress:
         if loaded is not None:
             found = explain(loaded, epsilon, accountant)
         else:
             found = _searched(
-                _smallest_clips(clip_min, clip_max),
+                clip_min,
+                clip_max,
                 lambda clip: search(
                     _workload(clip, sample_rate, steps, dimension),
-                    _needed(epsilon),
+                    epsilon,  # type: ignore[arg-type]
                     options.DEFAULT_DELTA if delta is None else delta,
                     clip_max=clip_max,
                     accountant=accountant,
@@ -219,6 +228,11 @@ def _batches(
     required(epsilon=epsilon, dataset_size=examples, dimension=dimension, minutes=minutes, speed=speed)
     positive(minutes=minutes, speed=speed)
     passes = 60 * minutes * speed  # type: ignore[operator]
+    if passes < FEWEST_STEPS:
+        least = f"more: {passes:.3g} examples pass in that time, and it takes {FEWEST_STEPS}, one for each step"
+        raise InvalidArgument("minutes", minutes, least)
+    if passes == math.inf:
+        raise InvalidArgument("minutes", minutes, f"fewer, at `speed` {speed:g}")
     with _patient_bar("fitting") as progress:
         found = batches(examples, dimension, epsilon, delta, passes, progress)  # type: ignore[arg-type]
     chosen = proposed(found)
@@ -230,31 +244,41 @@ def _batches(
 
 
 def _smallest_clips(smallest: float | None, largest: float | None) -> tuple[float, ...]:
-    """As given, or half of the largest, or some to try: noise scales with the clip, and which is best does not."""
-    if smallest is None and largest is not None:
-        positive(clip_max=largest)
-        return (largest / 2,)
-    return _CLIPS if smallest is None else (smallest,)
+    """As given, or some to try, half of the largest first: noise scales with the clip, and which is best does not."""
+    if smallest is not None:
+        return (smallest,)
+    if largest is None:
+        return _CLIPS
+    positive(clip_max=largest)
+    return (largest / 2, *(clip for clip in _CLIPS if clip < largest / 2))
 
 
-def _searched(clips: Sequence[float], found_at: Callable[[float], Design]) -> Design:
-    """What the first of these clips gives for which there is Gamma noise: the paper bounds its width by a number."""
-    for clip in clips[:-1]:
+def _searched(smallest: float | None, largest: float | None, found_at: Callable[[float], Design]) -> Design:
+    """What the first clip gives for which there is Gamma noise: the paper bounds its width by a number."""
+    clips = _smallest_clips(smallest, largest)
+    for clip in clips:
         try:
             return found_at(clip)
         except InvalidArgument as error:
+            if error.argument == "clip":
+                name, value = ("clip_min", clip) if largest is None or smallest is not None else ("clip_max", largest)
+                raise InvalidArgument(name, value, error.expected) from None
             if error.argument != "epsilon":
                 raise
-    return found_at(clips[-1])
+            refused = error
+    tried = "" if smallest is not None else f" (no clip from {clips[0]:g} down to {clips[-1]:g} does)"
+    expected = refused.expected if smallest is not None else refused.expected.partition(", or ")[0]
+    raise InvalidArgument("epsilon", refused.value, f"{expected}{tried}; {_ELSEWHERE}")
 
 
-def _needed(epsilon: float | None) -> float:
-    required(epsilon=epsilon)
-    return epsilon  # type: ignore[return-value]
+def _check_asked(epsilon: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> None:
+    required(epsilon=epsilon, sample_rate=sample_rate, steps=steps, dimension=dimension)
+    positive(epsilon=epsilon)
+    if epsilon < _LEAST_BUDGET:  # type: ignore[operator]
+        raise InvalidArgument("epsilon", epsilon, f"at least {_LEAST_BUDGET:g} to compare noises; {_ELSEWHERE}")
 
 
 def _workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:
-    required(clip_min=clip, sample_rate=sample_rate, steps=steps, dimension=dimension)
     try:
         return Workload(sample_rate=sample_rate, steps=steps, clip=clip, dimension=dimension)  # type: ignore[arg-type]
     except InvalidArgument as error:
@@ -273,8 +297,8 @@ def _warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for warning in caught:
-        print(f"plrvo: warning: {warning.message}", file=sys.stderr)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):  # once, however many clips were tried
+        print(f"plrvo: warning: {message}", file=sys.stderr)
 
 
 @contextmanager

@@ -7,9 +7,10 @@ line is made from the same description.
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -67,7 +68,7 @@ def describe(command: Any, path: str) -> Help:
         argument = not parameter.opts[0].startswith("-")
         panel = "Arguments" if argument else parameter.rich_help_panel or "Options"
         groups.setdefault(panel, []).append(Row(typed, text))
-        words += [f"[{typed}]"] if argument else []
+        words += [_in_usage(parameter, typed)] if argument else []
     groups.setdefault("Options", []).append(Row("--help", "Show this."))
     usage = " ".join([path, *words, *(["[OPTIONS]"] if len(groups["Options"]) > 1 else [])])
     ordered = {title: tuple(rows) for title, rows in groups.items() if title in ("Arguments", "Commands", "Options")}
@@ -107,8 +108,17 @@ def _parameters(command: Any) -> Iterator[tuple[Any, str, str]]:
             argument, offered = not name.startswith("-"), choices_of(kind)
             word = parameter.metavar or ("KIND" if offered else _WORDS.get(kind, ""))
             typed = (parameter.metavar or name.upper()) if argument else f"{name} {word}".strip()
-            choices = f"{', '.join(offered)}." if offered else ""
+            explained = all(
+                re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", parameter.help or "") for word in offered
+            )
+            choices = "" if explained else f"One of: {', '.join(offered)}."
             yield parameter, typed, " ".join(filter(None, (parameter.help, choices, _default(parameter))))
+
+
+def _in_usage(parameter: Any, typed: str) -> str:
+    """An argument that may be left out is in brackets; dots follow one that may come again."""
+    word = typed if parameter.required else f"[{typed}]"
+    return f"{word}..." if parameter.nargs == -1 else word
 
 
 def kind_of(command: Any, parameter: Any) -> Any:
@@ -165,6 +175,26 @@ def _filled(text: str, width: int, indent: str = "") -> str:
     return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
+def typed_values(command: Any, words: Sequence[str]) -> dict[str, str]:
+    """What is given by name among the words of a command, as its parser would read them; "" for a flag.
+
+    Whatever is wrong with them is left out: help never fails.
+    """
+    by_option = {word: each for each in command.params for word in (*each.opts, *each.secondary_opts)}
+    arguments = iter([each for each in command.params if not each.opts[0].startswith("-")])
+    found, rest = {}, iter(words)
+    for word in rest:
+        option, given, value = word.partition("=")
+        known = by_option.get(option) if word.startswith("-") else next(arguments, None)
+        if not word.startswith("-"):
+            value = word
+        elif known is not None and not given:
+            value = "" if getattr(known, "is_flag", False) else next(rest, "")
+        if known is not None:
+            found[known.name] = value
+    return found
+
+
 class _Described:
     """Says of itself what `describe` says, in place of typer's boxes."""
 
@@ -172,7 +202,7 @@ class _Described:
         width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size().columns))
         told, words = describe(self, ctx.command_path), ctx.meta.get(_TYPED, ())
         special = getattr(getattr(self, "callback", None), SPECIAL, None)
-        formatter.write((special(told, words) if special else told).text(width))
+        formatter.write((special(told, typed_values(self, words)) if special else told).text(width))
 
 
 class Command(_Described, TyperCommand):

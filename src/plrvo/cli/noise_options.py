@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from plrvo.cli.options import NOISE, option_name, spelled
+from plrvo.noise.parameter import Parameter
 from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, Specification
 from plrvo.records.described import blaming
 from plrvo.tasks.job import NO_NOISE
@@ -51,17 +52,27 @@ def noise_parameters(
 ) -> list[inspect.Parameter]:
     """What describes a noise, as parameters of a command; `auto` where it can choose, `none` where it needs none."""
     kinds = [*([AUTO] if auto else []), *DESCRIBED, *([NO_NOISE] if none else [])]
-    text = "Its kind; auto, the default, takes the one with the least error" if auto else "Its kind, if no option tells"
-    text += ", none trains WITHOUT privacy:" if none else ":"
+    text = (
+        "Its kind; auto, the default, takes the one with the least error."
+        if auto
+        else "Its kind; not needed beside an option that only one kind has."
+    ) + (" none trains WITHOUT privacy." if none else "")
     found = [_parameter("noise", _make_enum("NoiseKind", {name: name for name in kinds}), text)]
     for option, parameter in OPTIONS.items():
         same = [(name, p) for name, noise in DESCRIBED.items() for p in noise.parameters if p.option == option]
         if widths or not all(p.is_width for _, p in same):
-            text = " ".join(f"{name}: {p.help}" for name, p in same)
+            text = " ".join(f"{name}: {p.help}{_usual(p, widths, auto)}" for name, p in same)
             found.append(_parameter(option, bool if parameter.is_flag else float, text))
     if files:
         found.append(_parameter("noise_file", Path, "Any other noise, as the JSON that noise.to_dict() gives."))
     return found
+
+
+def _usual(parameter: Parameter, widths: bool, fitted: bool) -> str:
+    """What an option is where a budget finds the width beside it."""
+    if parameter.usual is None or (widths and not fitted):
+        return ""
+    return f" By default {parameter.usual:g}" + (", where `epsilon` is given." if widths else ".")
 
 
 def _parameter(name: str, kind: Any, text: str) -> inspect.Parameter:

@@ -13,7 +13,7 @@ from plrvo.accounting import Workload
 from plrvo.noise import Gaussian, Specification
 from plrvo.noise.specification import OPTIONS
 from plrvo.tasks.job import Job
-from plrvo.validate import required
+from plrvo.validate import InvalidArgument, required
 
 NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
@@ -94,8 +94,32 @@ def spelled(message: str, command: str = "") -> str:
     'no value beside --sample-rate, as `design` has it'
     """
     others = (*OPTIONS, "noise_file", "dimension", "out", "resume", "whole", "vary", "distribution")
+    others += ("clip_min", "clip_max", "k_max", "minutes", "speed", "dataset_size")
     arguments = "|".join([*(field.name for field in fields(Job)), *others])
     return re.sub(f"`({arguments})`", lambda found: option_name(found[1], command), message)
+
+
+def check_complete(noise: Specification, fitted: bool, example: str, /, **amounts: Any) -> None:
+    """Refuse what is missing of a noise and a workload, all of it at once, beside an example."""
+    described = noise.named is not None or noise.file is not None
+    shown = ""
+    if not described or noise.named == Gaussian.kind:  # no clip, and no dimension
+        shown = f"; for example: {example}"
+        amounts = {name: value for name, value in amounts.items() if name not in ("clip", "dimension")}
+    missing = [f"`{name}`" for name, value in amounts.items() if value is None]
+    try:
+        if not described:
+            raise InvalidArgument("noise", None, "a kind of noise, or an option of one, such as `noise_multiplier`")
+        noise.check(fitted=fitted)
+    except InvalidArgument as error:
+        also = f"; {', '.join(missing)} (missing as well)" if missing else ""
+        raise InvalidArgument(
+            error.argument, error.value, f"{error.expected}{also}{shown if missing else ''}"
+        ) from None
+    try:
+        required(**amounts)
+    except InvalidArgument as error:
+        raise InvalidArgument(error.argument, None, f"{error.expected}{shown}") from None
 
 
 def read_workload(

@@ -11,15 +11,16 @@ from rich.console import Console
 
 from plrvo.budget import Account
 from plrvo.cli import options, show
-from plrvo.files import write_bytes
-from plrvo.validate import InvalidArgument, printable
+from plrvo.files import check_writable, write_bytes
+from plrvo.validate import InvalidArgument, installing, printable
 
 
 def report(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`.",
+            help="Folders of `plrvo train` or `plrvo reproduce`, or files with the output of `plrvo audit --json`; not "
+            "needed with --budget.",
             show_default=False,
             metavar="RUN",
         ),
@@ -40,8 +41,9 @@ def report(
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InvalidArgument("out", str(out), "a file name that ends in .html")
+    check_writable(out, "out")
     if importlib.util.find_spec("jinja2") is None:
-        raise InvalidArgument("out", str(out), "jinja2: pip install plrvo[report]")
+        raise InvalidArgument("out", str(out), f"jinja2: {installing('report')}")
     if not runs and budget is None:
         raise InvalidArgument("runs", None, "a run, or --budget")
     from plrvo.report.accounts import read_account

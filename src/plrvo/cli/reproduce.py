@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +17,13 @@ from plrvo.cli import options, show
 from plrvo.cli import train_options as given
 from plrvo.cli.progress import StepProgress
 from plrvo.cli.signs import Signs
+from plrvo.files import check_writable
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.entry import Context, Entry, Group, Scale
 from plrvo.paper.flags import remark_of
 from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
 from plrvo.paper.wording import told
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 _GROUPS = {
     Group.paper: "Tables and figures of the paper",
@@ -71,6 +73,7 @@ def reproduce(
     entry = find(name)
     _require(entry, scale)
     folder = out or Path("runs") / f"{name}-{scale.value}"
+    check_writable(folder, "out")
     context = Context(scale, folder, data_dir, seed)
     try:
         with Signs(name), StepProgress(name) as bar:
@@ -91,7 +94,7 @@ def _require(entry: Entry, scale: Scale) -> None:
         raise InvalidArgument("scale", scale.value, "one of " + ", ".join(entry.needs))
     missing = [item.removeprefix("package ") for item in entry.needs[scale].missing(None) if item.startswith("package")]
     if missing:
-        raise InvalidArgument("entry", entry.name, f"the packages {', '.join(missing)}: pip install 'plrvo[dev]'")
+        raise InvalidArgument("entry", entry.name, f"the packages {', '.join(missing)}: {installing('dev')}")
 
 
 def _listed(entry: Entry, data_dir: Path | None) -> dict[str, Any]:
@@ -124,9 +127,21 @@ def _print_list(rows: list[dict[str, Any]], verbose: bool) -> None:
             if verbose:
                 _print_entry(console, row, width)
             else:
-                line = f"  {row['name']:<{width}}  {_time(row['quick']):>6}  {_here(row['quick'])}"
-                console.print(line, no_wrap=True, overflow="ellipsis")
+                line = f"  {row['name']:<{width}}  {_time(row['quick']):>6}  "
+                whole = textwrap.fill(
+                    line + _here(row["quick"]),
+                    console.width,
+                    subsequent_indent=" " * len(line),
+                    break_on_hyphens=False,
+                    break_long_words=False,
+                )
+                console.print(whole, soft_wrap=True)
         console.print()
+    missing = [item for row in rows for scale in ("quick", "full") for item in row[scale]["missing"]]
+    if any(item.startswith("data ") for item in missing):
+        console.print("Data sets that it misses are looked for in --data-dir, and downloaded where that is possible.")
+    if any(item.startswith("package ") for item in missing):
+        console.print(f"Packages that it misses: {installing('dev')}.", markup=False, soft_wrap=True)
     if verbose:
         console.print("Times are for two cores unless --list --json names another machine.")
     else:

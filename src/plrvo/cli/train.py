@@ -48,8 +48,8 @@ def train(
     checkpoint; `plrvo train --resume --out RUN` continues: with --seed to the same result, else with fresh noise.
     Exit code 1 where --audit refutes the run's certified epsilon.
 
-    The digits come with scikit-learn, and the settings for them were found on them. Other images become scattering
-    features, with settings that were found on another data set; everything else is fixed beforehand.
+    Images: the digits come with scikit-learn, and the settings for them were found on them; other images become
+    scattering features, with settings that were found on another data set. Everything else is fixed beforehand.
 
     Example: plrvo train digits --epsilon 3 --out runs/digits
     """

@@ -17,7 +17,7 @@ from plrvo.cli import options
 from plrvo.cli.help import SPECIAL
 from plrvo.cli.task_help import of_task
 from plrvo.tasks.catalog import NAMES as TASKS
-from plrvo.tasks.job import Job
+from plrvo.tasks.job import MOMENTUM, Job
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -47,9 +47,10 @@ PANELS: dict[str, dict[str, str | None]] = {
         "schedule": "Of the learning rate: constant, linear or cosine (both to zero), or warmup.",
         "average": "Decay of an average of the weights, which is tested and written: free of privacy cost.",
         "views": "Images: so many views of each example, averaged before the one clip.",
-        "momentum": "Momentum of sgd.",
+        "momentum": f"With sgd: its momentum; by default {MOMENTUM:g}.",
         "weight_decay": None,
-        "postprocess": "score or clamp: free of privacy cost.",
+        "postprocess": "What is made of every noisy coordinate, free of privacy cost: score, the best estimate where "
+        "the noise is large, or clamp, which cuts off what is large; by default neither.",
         "clipping": "flat, per_layer, or l1 (laplace only).",
         "grad_sample_mode": "auto, bookkeeping, hooks, ghost or functorch.",
     },
@@ -129,7 +130,7 @@ def options_of_a_job(
         asked = {name: [parameter(name, *at)] for name, at in _places().items() if name in names}
         asked |= {"noise": [*of_noise]}
         command.__signature__ = known.replace(parameters=[*own, *chain(*asked.values())])  # type: ignore[attr-defined]
-        setattr(command, SPECIAL, lambda told, words: of_task(told, words, command_name))
+        setattr(command, SPECIAL, lambda told, given: of_task(told, given, command_name))
         return command
 
     return decorated

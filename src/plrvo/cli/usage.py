@@ -11,6 +11,7 @@ from plrvo.cli.mistakes import computed, meant, of_another
 from plrvo.validate import nearest
 
 _KINDS = {float: "a number", int: "a whole number", Path: "a path", str: "a text"}
+_MOST = 1e15  # of whole numbers that a float is exact about
 _QUOTED = re.compile(r"(?:^|: )'(.*?)' is not", re.DOTALL)
 
 
@@ -65,9 +66,22 @@ def _of_parameter(error: Any, parameter: Any, message: str) -> str:
     details: list[dict[str, object]] = getattr(error.__cause__, "errors", list)()
     quoted = _QUOTED.search(message)
     value = str(details[0]["input"]) if details else quoted[1] if quoted else ""
-    guess = nearest(value, choices_of(kind_of(command, parameter)))
+    kind = kind_of(command, parameter)
+    guess = nearest(value, choices_of(kind)) or _spelled_out(value, kind)
     more = f"; did you mean {guess}?" if guess else ""
     return f"{name} {value}: expected {_expected(command, parameter)}{more}"
+
+
+def _spelled_out(value: str, kind: Any) -> str | None:
+    """The number that is meant by 1%, where parts of one are taken, or by 1e3, where whole numbers are."""
+    try:
+        if kind is float and value.endswith("%"):
+            return f"{float(value[:-1]) / 100:g}"
+        if kind is int and abs(float(value)) < _MOST and float(value).is_integer():
+            return str(int(float(value)))
+    except ValueError:
+        pass
+    return None
 
 
 def _expected(command: Any, parameter: Any) -> str:

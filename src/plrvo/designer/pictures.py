@@ -12,7 +12,7 @@ from plrvo.designer.comparison import WinningMap
 from plrvo.designer.predictor import ThetaPredictor
 from plrvo.designer.problem import Accountant, Point
 from plrvo.designer.search_space import SearchSpace
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise InvalidArgument("plot", "matplotlib", "it to be installed: pip install plrvo[design]") from None
+        raise InvalidArgument("plot", "matplotlib", f"it to be installed: {installing('design')}") from None
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns)
 

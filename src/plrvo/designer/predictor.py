@@ -18,7 +18,7 @@ from plrvo.designer.privacy import Privacy
 from plrvo.designer.problem import Accountant, Point, Problem, read_accountant
 from plrvo.noise import GammaPLRV
 from plrvo.noise.base import Array
-from plrvo.validate import InvalidArgument, positive_integer, probability
+from plrvo.validate import InvalidArgument, installing, positive_integer, probability
 
 FEATURES = ("k", "epsilon", "clip", "steps", "sample_rate")
 
@@ -137,9 +137,7 @@ class ThetaPredictor:
         try:
             from sklearn.ensemble import GradientBoostingRegressor
         except ImportError:
-            raise InvalidArgument(
-                "predictor", "scikit-learn", "it to be installed: pip install plrvo[design]"
-            ) from None
+            raise InvalidArgument("predictor", "scikit-learn", f"it to be installed: {installing('design')}") from None
         probability(held_out_share=held_out_share)
         if len(found) < 20:
             raise InvalidArgument("found", f"{len(found)} configurations", "at least 20")

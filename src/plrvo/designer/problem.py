@@ -54,6 +54,7 @@ class Limits:
 
 # c3 asks for k > 1; E|z| = 1/((k-1) theta) is already meaningless this close to it.
 K_MIN = 1.001
+LARGEST_CLIP = 1e50  # moments have powers of it
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,13 @@ class Problem:
 
     def __post_init__(self) -> None:
         validate.positive(epsilon=self.epsilon, clip_max=self.clip_max)
+        for name, clip in (("clip", self.work.clip), ("clip_max", self.clip_max)):
+            if not 1 / LARGEST_CLIP <= clip <= LARGEST_CLIP:
+                expected = f"from {1 / LARGEST_CLIP:g} to {LARGEST_CLIP:g}: clip and noise in other units"
+                raise validate.InvalidArgument(name, clip, expected)
         validate.probability(delta=self.delta)
         if self.clip_max < self.work.clip:
-            raise validate.InvalidArgument("clip_max", self.clip_max, f"at least clip_min, {self.work.clip:g}")
+            raise validate.InvalidArgument("clip_max", self.clip_max, f"at least `clip_min`, {self.work.clip:g}")
 
     @property
     def clip_min(self) -> float:

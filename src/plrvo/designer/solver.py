@@ -228,11 +228,11 @@ class _Search:
         needs = {"c1": theta_for_tail(cheapest, limits), "c4": theta_for_distortion(cheapest, limits)}
         conflict = " and ".join(name for name, theta in needs.items() if theta > best.theta)
         enough = _to_digits(clip * math.exp(best.room) * (1 - _ESTIMATE_ERROR), math.floor) if best.theta else None
-        or_clip = f", or clip_min at most {enough}" if enough else ""
+        or_clip = f", or `clip_min` at most {enough}" if enough else ""
         return InvalidArgument(
             "epsilon",
             self.problem.epsilon,
-            f"at least {_to_digits(reachable, math.ceil)}{or_clip}: at clip_min {clip:g} the budget (c2) conflicts "
+            f"at least {_to_digits(reachable, math.ceil)}{or_clip}: at `clip_min` {clip:g} the budget (c2) conflicts "
             f"with {conflict}, by which E|z| and all but {limits.tail:g} of the Laplace scales stay below "
             f"{limits.widest:g}",
         )

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 Words = NDArray[np.uint64]
 
@@ -155,6 +155,6 @@ def _ciphers() -> tuple[Any, Any, Any]:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     except ImportError:
         raise InvalidArgument(
-            "cryptography", None, "the package cryptography, which noise is drawn with: pip install 'plrvo[secure]'"
+            "cryptography", None, f"the package cryptography, which noise is drawn with: {installing('secure')}"
         ) from None
     return Cipher, algorithms.AES, modes.CTR

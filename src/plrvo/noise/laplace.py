@@ -57,7 +57,7 @@ class Laplace(Noise):
     b: float
     kind: ClassVar[str] = "laplace"
     parameters: ClassVar[tuple[Parameter, ...]] = (
-        Parameter("scale", "scale b at sum scale.", field="b", is_width=True),
+        Parameter("scale", "scale b of the noise on the sum of clipped gradients.", field="b", is_width=True),
     )
     worst_in_l1_is_one_hot: ClassVar[bool] = True  # at every level (theory, section 14)
 

@@ -10,7 +10,7 @@ from plrvo.validate import positive
 
 @dataclass(frozen=True)
 class Parameter:
-    """One option of a noise, for example `Parameter("scale", "scale b at sum scale.", field="b", is_width=True)`."""
+    """One option of a noise, for example `Parameter("scale", "scale b of the noise.", field="b", is_width=True)`."""
 
     option: str  # `noise_multiplier` is --noise-multiplier
     help: str

@@ -315,7 +315,7 @@ class GammaPLRV(_Mixture):
     kind: ClassVar[str] = "gamma"
     parameters: ClassVar[tuple[Parameter, ...]] = (
         # By default within 0.3 % of the Laplace limit, which is the best that Gamma noise can do on raw error.
-        Parameter("k", "shape of the inverse scale; 1000 where no theta is given.", usual=1000.0),
+        Parameter("k", "shape of the inverse scale.", usual=1000.0),
         Parameter("theta", "scale (not rate) of the inverse scale.", is_width=True),
         Parameter("shared", "one random scale per step for all coordinates.", is_flag=True),
     )

@@ -2,7 +2,8 @@
 
 All bits come from a `Keystream`. A NumPy or torch generator gives 256 bits as the key of one, so that there is one way
 from bits to noise, and noise tells nothing about the generator's state (a Mersenne twister's could be computed from
-enough of its output). What a seed gives depends neither on the number of threads nor on whether torch is there.
+enough of its output). What a seed gives does not depend on the number of threads. Its last bits depend on the processor
+and, on some or for Gaussian doubles, on whether torch is loaded (`transcendental`).
 
 Noise is drawn as singles or doubles. For narrower types, other devices and memory that is not in one row, a buffer is
 copied to singles, of a tensor a block at a time; noise is added there, and the sum is rounded once; beyond the largest

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from plrvo.files import check_writable
 from plrvo.records.folder import CHECKPOINT, JOURNAL, RECEIPT, WEIGHTS
 from plrvo.validate import InvalidArgument, one_of
 
@@ -42,3 +43,4 @@ def check_folder(out: Path, resume: bool) -> None:
         raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
     if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT, JOURNAL)):
         raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a run")
+    check_writable(out, "out")

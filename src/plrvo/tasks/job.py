@@ -20,11 +20,13 @@ from plrvo.noise import Noise, Specification, noise_from_dict
 from plrvo.noise.specification import AUTO, DESCRIBED, OPTIONS, USUAL, kind_with
 from plrvo.records.checkpoint import kept_beside
 from plrvo.records.described import check_described
+from plrvo.tasks import catalog
 from plrvo.validate import InvalidArgument, native, plain_number, positive, positive_integer, probability, rate
 
 if TYPE_CHECKING:
     from plrvo.tasks.resolved import Resolved
 
+MOMENTUM = 0.9  # of sgd, where none is asked for
 LARGEST_RATE = 1e37  # optimizers multiply and divide it before it meets parameters of 32 bits
 NO_NOISE = "none"  # in the place of a noise: trains without privacy
 _ORDER = ("epochs", "batch_size", "restart_every", "separation")
@@ -51,7 +53,8 @@ class Job:
     `noise` is a kind by name, a noise, NO_NOISE, or AUTO: the kind that suits the workload and the budget. None stands
     for the kind that `noise_options` belong to, or for AUTO. A kind is fitted to `epsilon`, or described in full;
     `noise_options` has the options of it that were given, as `plrvo.noise.Specification` does. `learning_rate` is, for
-    sgd, that of gradients divided by the clip. `audit` is a number of canaries, `budget` the account that is charged.
+    sgd, that of gradients divided by the clip; its `momentum` is MOMENTUM unless another is given. `audit` is a number
+    of canaries, `budget` the account that is charged.
     """
 
     task: str
@@ -85,7 +88,7 @@ class Job:
     optimizer: str | None = None
     schedule: str | None = None
     average: float | None = None
-    momentum: float = 0.9
+    momentum: float | None = None
     weight_decay: float = 0.0
     postprocess: str | None = None
     clipping: str | None = None
@@ -114,6 +117,8 @@ class Job:
         object.__setattr__(self, "noise_options", MappingProxyType(_given(self.noise_options)))
         if self.noise is None and self.plan is None:  # said in so many words, for whoever reads what was asked for
             object.__setattr__(self, "noise", kind_with(self.noise_options) or AUTO)
+        if self.optimizer is not None and self.momentum == MOMENTUM:
+            object.__setattr__(self, "momentum", None)  # as if it were not said: recipes do beside any optimizer
         _check_together(self.asked)
         _check_ranges(self)
         if self.plan is not None:
@@ -161,6 +166,7 @@ class Job:
             asked["budget"] = address(asked["budget"])  # first of all: no error may quote a password
         asked["noise_options"] = {**_given(asked.get("noise_options", {})), **_given(typed)}
         _check_together(asked)  # before a file is opened
+        check_momentum(asked.get("optimizer"), asked)
         return Job(**{name: _read(name, value, asked.get("clipping")) for name, value in asked.items()})
 
     @staticmethod
@@ -191,6 +197,9 @@ def _continued(out: Path, words: Mapping[str, Any], recorded: Any) -> Job:
         raise InvalidArgument("resume", str(out), f"a run with a valid job ({error})") from None
     given = {name: _read(name, value, words.get("clipping", job.clipping)) for name, value in words.items()}
     as_it_was = {**vars(job), **job.noise_options}
+    if job.momentum is None and given.get("momentum") == MOMENTUM:
+        check_momentum(job.optimizer or catalog.usual(catalog.request_of(job)).defaults.optimizer, given)
+        as_it_was["momentum"] = MOMENTUM
     for name, value in given.items():
         known = as_it_was.get(name)
         if name not in _ANEW and value != known:
@@ -254,7 +263,7 @@ def _check_together(asked: Mapping[str, Any]) -> None:
 
 def check_momentum(optimizer: str | None, asked: Mapping[str, Any]) -> None:
     """Refuse a momentum beside an optimizer that has none; an optimizer of None is yet to be chosen."""
-    if optimizer not in (None, "sgd") and "momentum" in asked:
+    if optimizer not in (None, "sgd") and asked.get("momentum") is not None:
         raise InvalidArgument(
             "momentum", asked["momentum"], f"no value beside `optimizer` {optimizer}, which has its own"
         )
@@ -265,7 +274,7 @@ def _check_ranges(job: Job) -> None:
     check_momentum(job.optimizer, job.asked)
     if job.learning_rate is not None and not 0 < job.learning_rate < LARGEST_RATE:
         raise InvalidArgument("learning_rate", job.learning_rate, "above 0 and below 1e37")
-    if not 0 <= job.momentum < 1:
+    if job.momentum is not None and not 0 <= job.momentum < 1:
         raise InvalidArgument("momentum", job.momentum, "at least 0 and below 1")
     if not 0 <= job.weight_decay < LARGEST_RATE:
         raise InvalidArgument("weight_decay", job.weight_decay, "0 or above, and below 1e37")

@@ -24,7 +24,7 @@ from plrvo.records.history import read_history
 from plrvo.tasks import audited, catalog, experiment
 from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.choices import check_delta
-from plrvo.tasks.job import Job, check_momentum
+from plrvo.tasks.job import MOMENTUM, Job, check_momentum
 from plrvo.tasks.preset import Preset, Task
 from plrvo.tasks.settings import Settings, Streams, read_job
 from plrvo.training import given
@@ -35,7 +35,7 @@ from plrvo.validate import InvalidArgument
 
 _LOG = logging.getLogger(__name__)
 _AS_ASKED = (
-    *("momentum", "weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
+    *("weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
     *("seed", "bf16", "unsafe_diagnostics", "budget"),
 )
 
@@ -97,6 +97,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
     chosen = partial(choice_of, job, preset)
     optimizer, schedule, delta = chosen("optimizer"), chosen("schedule"), chosen("delta")
     check_momentum(optimizer, job.asked)
+    momentum = MOMENTUM if job.momentum is None else job.momentum
     if job.private:
         check_delta(delta if job.plan is None else job.plan.delta, preset.task.size)  # before a noise is fitted
     correlation: Correlation | None = None
@@ -105,7 +106,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         if job.audit is not None and job.plan.correlation is not None:
             raise InvalidArgument("audit", job.audit, "a plan without correlation: canaries join sampled batches")
     elif job.correlation is not None:
-        sums, order = job.momentum if optimizer == "sgd" else 0.0, (job.epochs, job.batch_size, job.restart_every)
+        sums, order = momentum if optimizer == "sgd" else 0.0, (job.epochs, job.batch_size, job.restart_every)
         correlation, steps = named_correlation(
             job.correlation, preset.task.size, *order, job.separation, sums, decays=schedule == "linear"
         )
@@ -135,6 +136,7 @@ def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] 
         out=out,
         learning_rate=chosen("learning_rate") / unit,
         optimizer=optimizer,
+        momentum=momentum,
         schedule=schedule,
         average=chosen("average"),
         physical_batch=chosen("physical_batch"),

@@ -68,16 +68,16 @@ class PrivateTrainer(Trainer):
     it, at `target_delta` (by default 1/(2N) for N examples), for the batches, epochs and `max_grad_norm` of your
     arguments. Or a `plan` says all of that, or the file of one. Positional arguments are a Trainer's.
 
-    | argument of `TrainingArguments` | with a plan |
-    |---|---|
-    | `per_device_train_batch_size` | how many examples go through the model at once; batches are the plan's |
-    | `max_steps`, `num_train_epochs` | the plan's steps; others are refused (3 epochs, the default, say nothing) |
-    | `bf16` | activations in bfloat16; parameters, norms and sums stay float32, and so does evaluation |
-    | `gradient_checkpointing` | as ever |
-    | `max_grad_norm` | not used: each example's gradient is clipped to the plan's clip |
-    | `gradient_accumulation_steps` | 1: the plan's sampling rate says how large a batch is |
-    | `dataloader_...` | not used in training: batches are drawn in this process |
-    | optimizer, learning rate, schedule, collator, evaluation, saving | as ever |
+    | argument of `TrainingArguments` | with `target_epsilon` | with a plan |
+    |---|---|---|
+    | `per_device_train_batch_size` | examples at once; a batch has all of a Trainer's | examples at once |
+    | `gradient_accumulation_steps` | makes batches larger | 1: the plan's rate says how large a batch is |
+    | `max_steps`, `num_train_epochs` | what noise is fitted to | the plan's; others are refused, but for 3 epochs |
+    | `max_grad_norm` | the clip of each example's gradient | not used: the plan has a clip |
+
+    With either, `bf16` is for activations: parameters, norms and sums stay float32, and so does evaluation.
+    `dataloader_...` is not used in training: batches are drawn in this process. Optimizer, learning rate, schedule,
+    collator, `gradient_checkpointing`, evaluation and saving are as ever.
 
     The objective is the model's own: for each example what the model computes as its loss when it is called with that
     example alone, and the mean over examples (`plrvo.tasks.objective`). `criterion(outputs, labels)` replaces it, and

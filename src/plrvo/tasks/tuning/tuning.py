@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from plrvo.accounting.selection import Count, NegativeBinomial, PoissonCount
 from plrvo.noise import Keystream
-from plrvo.tasks.job import NO_NOISE, Job
+from plrvo.tasks.job import NO_NOISE, Job, check_momentum
 from plrvo.tasks.tuning.space import Values, vary_from_dict
 from plrvo.validate import InvalidArgument, number, positive, probability, truth_value
 
@@ -129,7 +129,9 @@ class Tuning:
         if combinations > _MOST_COMBINATIONS:
             raise InvalidArgument("vary", combinations, f"at most {_MOST_COMBINATIONS} combinations of listed values")
         for chosen in itertools.product(*ends):
-            replace(self.job, **dict(zip(self.vary, chosen, strict=True)))
+            settings = dict(zip(self.vary, chosen, strict=True))
+            check_momentum(settings.get("optimizer", self.job.optimizer), asked | settings)
+            replace(self.job, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, which `Tuning.from_dict` turns back."""

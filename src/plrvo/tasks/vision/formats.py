@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plrvo.tasks.archive import gunzip, untar
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 Bytes = NDArray[np.uint8]
 
@@ -59,7 +59,7 @@ def mosaic(content: bytes) -> Bytes:
         from PIL import Image
     except ImportError:
         raise InvalidArgument(
-            "data_dir", "cifar-10/*.webp", "Pillow, which reads these files: pip install 'plrvo[vision]'"
+            "data_dir", "cifar-10/*.webp", f"Pillow, which reads these files: {installing('vision')}"
         ) from None
     with Image.open(io.BytesIO(content), formats=["WEBP"]) as image:
         tiles = np.asarray(image.convert("RGB")).reshape(100, SIDE, 100, SIDE, 3)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plrvo.tasks.vision.catalog import Scaling
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, installing
 
 DEFAULT_CHECKPOINT = "google/vit-base-patch16-224"
 # The pixel scaling that ViT checkpoints were trained with.
@@ -43,7 +43,7 @@ def vit(checkpoint: str, data_shape: tuple[int, int, int], classes: int, scaling
     try:
         from transformers import ViTForImageClassification
     except ImportError:
-        raise InvalidArgument("model", "vit", "transformers to be installed: pip install 'plrvo[vision]'") from None
+        raise InvalidArgument("model", "vit", f"transformers: {installing('vision')}") from None
     names = {label: str(label) for label in range(classes)}
     try:
         loaded: Any = ViTForImageClassification.from_pretrained(
