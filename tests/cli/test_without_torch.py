@@ -57,6 +57,7 @@ def test_training_says_what_to_install(command, tmp_path):
     assert done.returncode == 2
     assert (
         done.stderr
-        == f"plrvo: {' '.join(command)}: expected torch, which is not installed: pip install 'plrvo[train]'\n"
+        == f"plrvo: {' '.join(command)}: expected torch, which is not installed: pip install 'plrvo[train]', "
+        "or '.[train]' in a clone\n"
     )
     assert not (tmp_path / "run").exists()

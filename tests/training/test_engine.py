@@ -1,6 +1,7 @@
 """The engine releases the clipped sum plus the plan's noise, and counts what it released."""
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -164,6 +165,28 @@ def test_a_step_beyond_the_budget_is_refused_before_it_releases_anything():
         optimizer.step()
     assert len(engine.accountant) == 3
     assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"epochs": None}, "epochs=None: expected a value: it is required"),
+        ({"target_epsilon": "2"}, "target_epsilon='2': expected a positive"),
+        ({"target_epsilon": -1.0}, "target_epsilon=-1.0: expected a positive"),
+        ({"target_delta": None}, "target_delta=None: expected a value"),
+    ],
+)
+def test_make_private_with_epsilon_blames_what_was_given(wrong, named):
+    module = small_model()
+    given = {"target_epsilon": 2.0, "target_delta": 1e-4, "epochs": 2, **wrong}
+    with pytest.raises(InvalidArgument, match=re.escape(named)):
+        PrivacyEngine().make_private_with_epsilon(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=DataLoader(small_data()),
+            max_grad_norm=1.0,
+            **given,
+        )
 
 
 def test_make_private_with_epsilon_fits_the_noise_to_the_budget():

@@ -88,7 +88,7 @@ def test_without_a_plan_a_delta_is_needed():
 
 def test_an_absent_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(InvalidArgument, match=r"pip install plrvo\[wandb\]"):
+    with pytest.raises(InvalidArgument, match=r"pip install 'plrvo\[wandb\]', or"):
         trackers.WeightsAndBiases(".")
 
 

@@ -12,7 +12,7 @@ import typer
 from plrvo.cli.lazy import group_of
 from plrvo.cli.listed import COMMANDS, Listed
 from plrvo.cli.usage import usage_message
-from plrvo.validate import InvalidArgument, printable, shortened
+from plrvo.validate import InvalidArgument, installing, printable, shortened
 from plrvo.version import __version__
 
 _UNREAD = 128 + 13  # SIGPIPE, which Windows has no name for
@@ -114,7 +114,7 @@ def _answered(arguments: Sequence[str] | None) -> int:
         extra = next((extra for extra, names in _EXTRAS.items() if needed in names), None)
         if extra is None:
             raise
-        return _refuse(f"{command}: expected {needed}, which is not installed: pip install 'plrvo[{extra}]'")
+        return _refuse(f"{command}: expected {needed}, which is not installed: {installing(extra)}")
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -26,8 +26,9 @@ from plrvo.report.page import digest
 from plrvo.validate import InvalidArgument
 
 Answer = TypeVar("Answer")
-# Of their own, so that moments never wait for certificates. One that is no longer asked for, and waits, is dropped.
-_SLOTS = BoundedSemaphore(2)
+# Of their own, so that moments never wait for certificates, nor certificates for comparisons, which take longest. One
+# that is no longer asked for, and waits, is dropped.
+_CERTIFICATES, _COMPARISONS = BoundedSemaphore(2), BoundedSemaphore(1)
 
 
 def make_app() -> App:
@@ -73,11 +74,11 @@ def _document(question: Question, wrong: InvalidArgument | None) -> Any:
 def _server(input: Inputs, output: Outputs, session: Session) -> None:
     @reactive.extended_task
     async def certificate(asked: str) -> tuple[str, Certified | str]:
-        return asked, await _slowly(certify, Question.read(asked))
+        return asked, await _slowly(certify, Question.read(asked), _CERTIFICATES)
 
     @reactive.extended_task
     async def comparing(asked: str) -> tuple[str, Comparison | str]:
-        return asked, await _slowly(_compared, Question.read(asked))
+        return asked, await _slowly(_compared, Question.read(asked), _COMPARISONS)
 
     @reactive.effect
     @reactive.event(input.settled)
@@ -121,15 +122,19 @@ def _compared(question: Question) -> Comparison:
     return compare(question.work, epsilon, question.delta)
 
 
-async def _slowly(compute: Callable[[Question], Answer], question: Question) -> Answer | str:
+async def _slowly(
+    compute: Callable[[Question], Answer], question: Question, slots: BoundedSemaphore
+) -> Answer | str:
     """What takes seconds, beside everything else; or why there is no answer."""
     try:
-        return await _in_slot(compute, question)
+        return await _in_slot(compute, question, slots)
     except (InvalidArgument, ArithmeticError) as error:
         return str(error)
 
 
-def _in_slot(compute: Callable[[Question], Answer], question: Question) -> asyncio.Future[Answer]:
+def _in_slot(
+    compute: Callable[[Question], Answer], question: Question, slots: BoundedSemaphore
+) -> asyncio.Future[Answer]:
     """In a thread that nobody waits for at the end, as those of an executor are: Ctrl-C ends the page at once."""
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Answer] = loop.create_future()
@@ -143,7 +148,7 @@ def _in_slot(compute: Callable[[Question], Answer], question: Question) -> async
             found.set_exception(error)
 
     def work() -> None:
-        with _SLOTS:
+        with slots:
             answer, error = None, None
             if found.cancelled():
                 return

@@ -45,7 +45,7 @@ from plrvo.training.sharded import shards_of
 from plrvo.training.sharded_optimizer import check_layers, check_shards
 from plrvo.training.together import check_together, is_distributed
 from plrvo.training.unwrap import trained_parameters
-from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate
+from plrvo.validate import InvalidArgument, counted, positive, positive_integer, probability, rate, required
 
 
 class PrivacyEngine(opacus.PrivacyEngine):
@@ -338,7 +338,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
                 target_epsilon,
                 f"a new engine; this one has released {counted(len(self.accountant), 'step')}",
             )
-        positive(epochs=epochs)
+        required(epochs=epochs, target_epsilon=target_epsilon, target_delta=target_delta)
+        positive(epochs=epochs, target_epsilon=target_epsilon)
         size_of(data_loader)
         if sample_rate is None:
             sample_rate, epoch = theirs.rate_of(data_loader), len(data_loader)

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from plrvo.validate import InvalidArgument, positive_integer
+from plrvo.validate import InvalidArgument, installing, positive_integer
 
 if TYPE_CHECKING:
     from plrvo.training.engine import PrivacyEngine
@@ -136,4 +136,4 @@ def _library(name: str, extra: str | None = None) -> Any:
         return importlib.import_module(name)
     except ImportError:
         wanted = extra or name
-        raise InvalidArgument("tracker", wanted, f"an installed library: pip install plrvo[{wanted}]") from None
+        raise InvalidArgument("tracker", wanted, f"an installed library: {installing(wanted)}") from None
