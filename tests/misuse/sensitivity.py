@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -250,10 +251,42 @@ def _halved() -> nn.Module:
     return mlp().to(torch.bfloat16)
 
 
-@B.row("train parameters in bfloat16 or float16", "refused in `make_private`: frozen ones may, trainable ones may not",
+@B.row("train parameters in bfloat16 or float16", "refused in `make_private`",
        error=InvalidArgument, match="in bfloat16.*float32")  # fmt: skip
 def half_precision(mode: str) -> None:
     Private(mode, _halved())
+
+
+@B.row("compute under `torch.autocast` in bfloat16", "refused in the first pass", error=InvalidArgument,
+       match=r"under torch\.autocast")  # fmt: skip
+def autocast(mode: str) -> None:
+    run = Private(mode)
+    with torch.autocast("cpu", torch.bfloat16):
+        run.train()
+
+
+class _Knowing(nn.Module):
+    """Its outputs know how many rows there are, or which number a row has."""
+
+    def __init__(self, factor: Callable[[int], Any]) -> None:
+        super().__init__()
+        self.inner, self.factor = mlp(), factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.inner(x) * self.factor(len(x))
+        return found
+
+
+@B.row("divide by the number of rows inside of the module", "refused in the first pass", error=InvalidArgument,
+       match="how many examples there are")  # fmt: skip
+def divided_within(mode: str) -> None:
+    Private(mode, _Knowing(lambda n: 1 / n)).train()
+
+
+@B.row("treat rows by their number inside of the module", "refused in the first pass", error=InvalidArgument,
+       match="its place in the batch")  # fmt: skip
+def by_number(mode: str) -> None:
+    Private(mode, _Knowing(lambda n: (torch.arange(n) % 2)[:, None] + 1.0)).train()
 
 
 @B.row("lower torch's precision of float32 products", "refused in `make_private`", error=InvalidArgument,

@@ -217,6 +217,8 @@ def test_half_precision_is_refused(tmp_path):
     module = bert("head")
     with pytest.raises(InvalidArgument, match="fp16"):
         PrivateTrainer(module, settings, plan=plan(module), train_dataset=Rows())
+    with pytest.raises(InvalidArgument, match=r"bf16=True: expected False and float32: in halves"):
+        PrivateTrainer(module, arguments(tmp_path, bf16=True), plan=plan(module), train_dataset=Rows())
 
 
 def test_another_function_for_the_loss_and_a_model_to_be_made_are_refused(tmp_path):
@@ -281,7 +283,7 @@ def test_the_optimizer_the_schedule_and_the_collator_that_are_given_are_used(tmp
     [
         ("ACCELERATE_USE_FSDP", "true", "the whole model"),
         ("ACCELERATE_USE_DEEPSPEED", "1", "the whole model"),
-        ("ACCELERATE_MIXED_PRECISION", "fp16", "no or bf16"),
+        ("ACCELERATE_MIXED_PRECISION", "fp16", "in halves"),
         ("OMPI_COMM_WORLD_SIZE", "2", "a model of its own"),
     ],
 )
@@ -294,10 +296,7 @@ def test_what_a_launcher_was_told_and_a_private_trainer_cannot_do(tmp_path, monk
         PrivateTrainer(module, settings, plan=plan(module), train_dataset=Rows())
 
 
-def test_a_launcher_may_ask_for_bfloat16(tmp_path, monkeypatch):
+def test_a_launcher_may_not_ask_for_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    module, seen = bert("head"), []
-    trainer = made(tmp_path, module)
-    module.classifier.register_forward_hook(lambda m, inputs, output: seen.append(output.dtype))
-    trainer.train()
-    assert torch.bfloat16 in seen
+    with pytest.raises(InvalidArgument, match="in halves"):
+        made(tmp_path, bert("head"))

@@ -42,7 +42,7 @@ def batches(steps: int = STEPS) -> PoissonSampler:
     return PoissonSampler(size=SIZE, sample_rate=RATE, steps=steps, generator=torch.Generator().manual_seed(7))
 
 
-def trained(physical_batch: int | None, schedule: str = "constant", **options) -> nn.Module:
+def trained(physical_batch: int | None, schedule: str = "constant") -> nn.Module:
     module = Bilinear()
     settings = Settings(out=None, learning_rate=0.5, schedule=schedule)  # type: ignore[arg-type]
     run = Run(
@@ -50,11 +50,11 @@ def trained(physical_batch: int | None, schedule: str = "constant", **options) -
         optimizer=PlainOptimizer(torch.optim.SGD(module.parameters(), lr=99.0), RATE * SIZE),
         loader=whole_batches(data(), batches()),
         loss=summed(nn.CrossEntropyLoss()),
+        evaluate=dict,
         epsilon=lambda: None,
         steps=STEPS,
         physical_batch=physical_batch,
         learning_rate=settings.rate_at(STEPS),
-        **{"evaluate": dict, **options},
     )
     train(run)
     assert run.step == STEPS
@@ -79,20 +79,6 @@ def test_plain_training_equals_gradient_descent_by_hand(physical_batch, schedule
     ours, expected = trained(physical_batch, schedule), by_hand(schedule)
     for p, q in zip(ours.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
-
-
-def test_halves_are_for_the_passes_of_training_alone():
-    inside = []
-
-    def evaluate():
-        inside.append(torch.is_autocast_enabled("cpu"))
-        return {}
-
-    ours, expected = trained(4, bf16=True, evaluate=evaluate), by_hand("constant")
-    assert inside == [False]
-    for p, q in zip(ours.parameters(), expected.parameters(), strict=True):
-        assert p.dtype == torch.float32
-        assert 0 < (p - q).norm() < 2**-6 * q.norm()  # a few roundings to eight bits
 
 
 def test_inputs_go_in_by_name_in_order_or_alone():

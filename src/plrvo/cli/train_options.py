@@ -40,7 +40,7 @@ PANELS: dict[str, dict[str, str | None]] = {
         "the last eight layers of smollm2, and all of other models.",
         "layers": "Text, tables: train in the last so many layers only, on what those beneath make of each example, "
         "once.",
-        "bf16": "Text, tables: train in bfloat16, which is faster on processors that have it and slower on others.",
+        "bf16": "Text, tables, with --layers: what lies beneath is computed in bfloat16; faster if a processor has it.",
         "max_length": "Text, tables: tokens at which an example is cut.",
         "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
         "optimizer": "sgd, adam or adamw.",

@@ -122,9 +122,7 @@ def _compared(question: Question) -> Comparison:
     return compare(question.work, epsilon, question.delta)
 
 
-async def _slowly(
-    compute: Callable[[Question], Answer], question: Question, slots: BoundedSemaphore
-) -> Answer | str:
+async def _slowly(compute: Callable[[Question], Answer], question: Question, slots: BoundedSemaphore) -> Answer | str:
     """What takes seconds, beside everything else; or why there is no answer."""
     try:
         return await _in_slot(compute, question, slots)

@@ -81,7 +81,6 @@ def run_private(
             evaluate_every=settings.evaluate_every,
             checkpoint_every=settings.checkpoint_every,
             physical_batch=settings.physical_batch,
-            bf16=settings.bf16,
             learning_rate=settings.rate_at(plan.workload.steps),
             watch=watch if chief else None,
             diagnose=work.diagnostics,
@@ -134,7 +133,6 @@ def run_plain(
         evaluate_every=settings.evaluate_every,
         checkpoint_every=work.steps,
         physical_batch=settings.physical_batch,
-        bf16=settings.bf16,
         learning_rate=settings.rate_at(work.steps),
         watch=watch,
     )

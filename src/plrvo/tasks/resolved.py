@@ -36,7 +36,7 @@ from plrvo.validate import InvalidArgument
 _LOG = logging.getLogger(__name__)
 _AS_ASKED = (
     *("weight_decay", "grad_sample_mode", "postprocess", "evaluate_every", "checkpoint_every"),
-    *("seed", "bf16", "unsafe_diagnostics", "budget"),
+    *("seed", "unsafe_diagnostics", "budget"),
 )
 
 

@@ -40,7 +40,6 @@ class Settings:
     postprocess: str | None = None
     expected_batch_size: int | None = None
     physical_batch: int | None = None
-    bf16: bool = False  # activations in bfloat16; the task's description says so
     evaluate_every: int = 50
     checkpoint_every: int = 50
     resume: bool = False

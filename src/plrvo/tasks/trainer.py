@@ -75,7 +75,7 @@ class PrivateTrainer(Trainer):
     | `max_steps`, `num_train_epochs` | what noise is fitted to | the plan's; others are refused, but for 3 epochs |
     | `max_grad_norm` | the clip of each example's gradient | not used: the plan has a clip |
 
-    With either, `bf16` is for activations: parameters, norms and sums stay float32, and so does evaluation.
+    With either, `bf16` and `fp16` are refused: in halves examples are rounded as others ask for.
     `dataloader_...` is not used in training: batches are drawn in this process. Optimizer, learning rate, schedule,
     collator, `gradient_checkpointing`, evaluation and saving are as ever.
 
@@ -132,7 +132,6 @@ class PrivateTrainer(Trainer):
         kept = refuse.checked_arguments(args, plan)
         super().__init__(model=model, args=kept, processing_class=processing_class, **kwargs)
         refuse.refuse_accelerator(self.accelerator)
-        self._half = bool(args.bf16) or args.mixed_precision == "bf16"  # accelerate launch has it in the environment
         self.engine = PrivacyEngine(plan, postprocess=postprocess, budget=budget)
         self._criterion: Any = criterion  # None until the model has been asked
         self._options: dict[str, Any] = {
@@ -283,10 +282,8 @@ class PrivateTrainer(Trainer):
     def _loss_of(self, model: Any, batch: dict[str, Any]) -> Any:
         """The objective on a batch with its labels."""
         inputs = with_decoder_inputs(self.model, batch)
-        # Activations in halves, if asked for; gradients by example, their norms and sums are singles in any case.
-        with torch.autocast(self.args.device.type, torch.bfloat16, enabled=self._half):
-            outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-            loss = self._criterion(outputs, labels_of(batch))
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+        loss = self._criterion(outputs, labels_of(batch))
         return loss.mean() if loss.ndim == 1 else loss  # a criterion may give one loss for each example
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:

@@ -25,6 +25,7 @@ from transformers import Seq2SeqTrainer, Trainer, TrainerCallback
 from plrvo.accounting import Plan
 from plrvo.records import Receipt
 from plrvo.tasks.objective import OWN_LOSS
+from plrvo.training.apart import IN_HALVES
 from plrvo.validate import InvalidArgument, positive_integer
 
 # What these do would happen outside the account, or has not been shown to keep examples apart.
@@ -71,7 +72,6 @@ def refuse_generation(trainer: Trainer, args: Any) -> None:
 def checked_arguments(args: Any, plan: Plan) -> Any:
     """A copy of the arguments with the plan's number of steps, and nothing that the Trainer would do by itself.
 
-    Half precision is the private trainer's own affair: what `accelerate` would wrap is not the module that is watched.
     A resumed run goes on with the rest of the plan's batches, of which none are to be skipped.
     """
     steps = plan.workload.steps
@@ -91,8 +91,10 @@ def checked_arguments(args: Any, plan: Plan) -> Any:
         raise InvalidArgument(
             "WANDB_WATCH", os.environ["WANDB_WATCH"], "false: it would log gradients before the noise"
         )
-    if args.mixed_precision not in ("no", "bf16"):  # as `accelerate launch` says it, too
-        raise InvalidArgument("mixed_precision", args.mixed_precision, "no or bf16")
+    if args.bf16:
+        raise InvalidArgument("bf16", True, f"False and {IN_HALVES}")
+    if args.mixed_precision != "no":  # as `accelerate launch` says it, too
+        raise InvalidArgument("mixed_precision", args.mixed_precision, f"no and {IN_HALVES}")
     if args.gradient_accumulation_steps != 1:
         raise InvalidArgument(
             "gradient_accumulation_steps",

@@ -48,14 +48,19 @@ def last_layers(model: Any, count: int) -> range:
 def lower_part(model: Any, count: int, bf16: bool = False) -> nn.Module:
     """The pretrained part beneath the last `count` layers: what it gives is what goes into them.
 
-    With `bf16` a copy of it in bfloat16: under autocast its weights would be turned into it for every example anew.
+    With `bf16` a copy whose parameters are in bfloat16. As each example goes through it alone, it is rounded as it asks
+    for itself. Buffers stay as they are: positions are counted in them.
     """
     chosen = last_layers(model, count)
     kept: Any = _with_layers(model, range(chosen.start))
     for last in ("norm", "pooler"):
         if getattr(kept, last, None) is not None:
             kept._modules[last] = _Unchanged()
-    return (copy.deepcopy(kept).bfloat16() if bf16 else kept).eval()
+    if bf16:
+        kept = copy.deepcopy(kept)
+        for p in kept.parameters():
+            p.data = p.data.bfloat16()
+    return kept.eval()
 
 
 def upper_part(model: Any, count: int) -> Any:
@@ -136,4 +141,5 @@ class LowerStates(Dataset[Any]):
         inputs, labels = self._data.__getitems__([index])
         with torch.no_grad(), not_followed():  # nothing that was given out before goes into it
             states = self._compute(inputs)
-        return states[self._holds(inputs, labels)].half()
+        widest = torch.finfo(torch.float16).max
+        return states[self._holds(inputs, labels)].float().clamp(-widest, widest).half()

@@ -31,6 +31,12 @@ _APART = 1e-5  # relative: passes of one shape give the same bits, so that a tra
 _CLOSE = 1e-3  # relative, for numbers by two ways: rounding is far below, and a wrong rule far above
 _CLOSE_HALF = 5e-2  # where activations have eight bits
 
+HALVES = (torch.float16, torch.bfloat16)
+IN_HALVES = (
+    "float32: in halves an example's gradient is rounded as the size of its batch and the length of others ask for, so "
+    "that one example more moves those of all others as well"
+)
+
 Use = tuple[str, int, int]  # a layer, how often it was called before, and which of its outputs
 ITSELF = "forward itself"
 
@@ -38,7 +44,7 @@ ITSELF = "forward itself"
 class Pass:
     """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind."""
 
-    def __init__(self, module: nn.Module, call: Call, state: State) -> None:
+    def __init__(self, module: nn.Module, call: Call, state: State, *, evaluating: bool = False) -> None:
         self.rows, self.outputs = call.rows, dict[Use, Tensor]()
         self._copied = dict[int, tuple[Any, Tensor]]()
         calls = Counter[str]()
@@ -56,6 +62,8 @@ class Pass:
         hooks = [m.register_forward_hook(note(name), with_kwargs=True) for name, m in module.named_modules() if name]
         try:
             with state.fresh(), torch.enable_grad(), alone():  # as in training: what it does then is what counts
+                if evaluating:
+                    module.eval()  # until its state is put back
                 self._keep(ITSELF, calls, module(*call.args, **call.kwargs))
                 self.state = state.now()
         finally:
@@ -103,6 +111,8 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
     """
     first = Pass(module, call, state)
     drew = state.drew
+    if half := next((use for use, t in first.outputs.items() if t.dtype in HALVES), None):
+        raise InvalidArgument("module", f"{half[0]} in halves", f"{IN_HALVES}. {ALONE}")
     same = Pass(module, call, state)
     if names := first.state.differing(same.state):
         refuse_dependent(module, min(names), what=EVERY_PASS)
@@ -135,6 +145,7 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
     del first
     if extremes:
         _compare_with_holes(module, call, state, layouts, again)
+    _compare_places(module, call, state, layouts, drew)
     state.drew = drew
     if not any(layouts.values()) and not gives_a_number:
         what = (
@@ -157,6 +168,45 @@ def _compare_with_holes(
             continue
         _compare(module, one, other, row, layouts)
         del one, other
+
+
+def _compare_places(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]], drew: bool) -> None:
+    """A row's outputs must not change with its place in the batch either, nor with how many rows there are.
+
+    Copies of one row are the same in every place, and one copy more changes none of them, up to the rounding of other
+    shapes. What is drawn is another for each of them: a module that draws is looked at in eval mode, and not at all
+    if it draws there as well.
+    """
+    copies = call.copies(secrets.randbelow(call.rows))
+    try:
+        here = Pass(module, copies, state, evaluating=drew)
+        more = Pass(module, copies.one_more(), state, evaluating=drew).outputs
+    except Exception:  # it takes so many rows only, or none that are all the same
+        return
+    if state.drew:
+        return
+    close = closeness(module)
+    for use, t in here.outputs.items():
+        other, fitting = more.get(use), [layout for layout in layouts.get(use, ()) if layout.fits(t, call.rows)]
+        if not fitting or not t.is_floating_point() or other is None:
+            continue
+        if not any(_are_copies(layout, t, other, call.rows, close) for layout in fitting):
+            raise InvalidArgument(
+                "module",
+                type(module).__name__,
+                "outputs of an example that depend neither on its place in the batch nor on how many examples there "
+                f"are; those of {use[0]} do (a division by len(x) belongs into the loss, as its mean). {ALONE}",
+            )
+
+
+def _are_copies(layout: Layout, t: Tensor, more: Tensor, rows: int, close: float) -> bool:
+    if not layout.fits(more, rows + 1):
+        return True  # its size follows from something else
+    one, other = layout.by_row(t, rows).double(), layout.by_row(more, rows + 1).double()
+    if one.shape[1] != other.shape[1]:
+        return True
+    size = float(torch.nan_to_num(one.abs(), 0.0, 0.0, 0.0).max()) if one.numel() else 0.0
+    return torch.allclose(torch.cat([one, other]), one[:1], rtol=close, atol=close * size, equal_nan=True)
 
 
 def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:

@@ -86,7 +86,7 @@ def _check_precision(module: nn.Module) -> None:
             raise InvalidArgument(
                 "module",
                 f"{name} in {str(p.dtype).removeprefix('torch.')}",
-                "trainable parameters in float32 (torch.autocast may compute in bfloat16; frozen ones may be anything)",
+                "parameters in float32",
             )
     check_matmul_precision()
 

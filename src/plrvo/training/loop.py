@@ -55,7 +55,6 @@ class Run:
     watch: Watcher | None = None
     tracking: Tracking | None = None  # where epsilons and metrics are drawn as curves
     diagnose: Diagnoser | None = None  # sees private quantities: only where the user insists
-    bf16: bool = False  # activations in bfloat16 while training; parameters, norms and sums stay as they are
     learning_rate: Callable[[int], float] | None = None  # by the number of steps taken; None leaves the optimizer's own
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -85,8 +84,7 @@ def train(run: Run) -> list[dict[str, Any]]:
             if run.learning_rate:
                 set_learning_rate(run.optimizer, run.learning_rate(run.step))
             run.optimizer.zero_grad()
-            with torch.autocast(device.type, torch.bfloat16, enabled=run.bf16):
-                loss = run.loss(forward(run.module, moved(inputs, device)), moved(targets, device))
+            loss = run.loss(forward(run.module, moved(inputs, device)), moved(targets, device))
             loss.backward()
             if run.diagnose:
                 run.diagnose.part(len(targets), loss.item())

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plrvo.training.apart import HALVES, IN_HALVES
 from plrvo.training.bound import Bound
 from plrvo.training.call import Call, Inputs, Lists, rows_of, without_rows
 from plrvo.training.collectives import gathered
@@ -173,6 +174,9 @@ class Watch(Bound):
 
     def _before_training(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         now = {p for p in module.parameters() if p.requires_grad}
+        device = next(iter(now)).device.type if now else "cpu"
+        if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) in HALVES:
+            raise InvalidArgument("module", "under torch.autocast", f"{IN_HALVES}. {ALONE}")
         if now - self._trainable:
             names = {p: name for name, p in module.named_parameters()}
             raise InvalidArgument(
@@ -334,6 +338,8 @@ class Watch(Bound):
         steps = leading_to(recording.operations, loss)
         if any(self._descendants.is_of_an_earlier_step(t) for t in (loss, *(t for s in steps for t in s.given()))):
             raise NotASum(f"loss: made of outputs of an earlier step: expected {_OF_ITS_OWN_STEP}")
+        if any(t.dtype in HALVES for s in steps for t in s.results):
+            raise NotASum(f"loss: computed in halves; expected {IN_HALVES}")
         if (collective := gathered(recording.operations, steps, loss)) is not None:
             raise NotASum(
                 f"loss: made of what other processes have ({collective}): expected a function of this process's own "

@@ -72,7 +72,7 @@ def test_a_private_run_from_the_command_line(folder, capsys, trainable):
     task = receipt["task"]
     assert task["examples"] == 80
     assert task["unit"].startswith("one pair")
-    assert (task.get("activations") == "bfloat16") == ("bf16" in trainable)
+    assert (task.get("beneath") == "bfloat16") == ("bf16" in trainable)
     assert task["trainable_parameters"] == receipt["plan"]["workload"]["dimension"]
     assert task["metrics"]["meteor_exact_stem"].startswith("METEOR 1.5's formula")
     assert receipt["group"]["size"] == task["group_size"] == 30  # "Spice" has three texts, ten times over

@@ -310,16 +310,14 @@ def _cancelling(positions: int) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("module", [Twice(), nn.Linear(64, 64, bias=False)], ids=["twice", "once"])
-def test_parts_that_cancel_are_released_within_the_clip(module: nn.Module, autocast: bool) -> None:
+def test_parts_that_cancel_are_released_within_the_clip(module: nn.Module) -> None:
     weights = (torch.arange(68) < 3).float()
 
     def loss(output: torch.Tensor) -> torch.Tensor:
         return (output.float() * weights[:, None]).sum(dim=(1, 2))
 
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        (released,) = by_books(module, _cancelling(68), 1.0, loss=loss)
+    (released,) = by_books(module, _cancelling(68), 1.0, loss=loss)
     assert released.double().norm() <= 1
 
 

@@ -71,7 +71,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "model_source": language.source,
         "trainable": trainable,
         **({} if layers is None else {"layers": layers}),
-        **({"activations": "bfloat16"} if bf16 else {}),
+        **({"beneath": "bfloat16"} if bf16 else {}),
         "trainable_parameters": dimension,
         "examples": len(pairs),
         "unit": PAIRS.unit,

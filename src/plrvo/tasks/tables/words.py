@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from plrvo.tasks.catalog import Request
-from plrvo.tasks.text.words import check_trainable
+from plrvo.tasks.text.words import check_bf16, check_trainable
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
 BEAMS = 1  # greedy, as the rows of SmolLM2 were measured; more take many times as long
@@ -20,6 +20,7 @@ DEFAULT_MODEL, DEFAULT_LAYERS = SMOLLM2, 8  # it can write before it is trained;
 def check(request: Request) -> None:
     """Refuse what no table task has; which models there are, the hub knows."""
     check_trainable(*trained_of(request))
+    check_bf16(request.options.get("bf16", False), trained_of(request)[1])
     check_decoding(*decoding_of(request))
     if (request.model or DEFAULT_MODEL) == SMOLLM2:
         smollm2_folder()

@@ -82,7 +82,7 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
         "pooling": checkpoint.pooling,
         "trainable": trainable,
         **({} if layers is None else {"layers": layers}),
-        **({"activations": "bfloat16"} if bf16 else {}),
+        **({"beneath": "bfloat16"} if bf16 else {}),
         "trainable_parameters": trained_parameters(module),
         "features": "cached" if cached else None,
         "max_length": length,

@@ -14,6 +14,7 @@ def check(request: Request) -> None:
     """Refuse what no text task has; which models there are, the hub knows."""
     options = request.options
     check_trainable(options.get("trainable", HEAD), options.get("layers"))
+    check_bf16(options.get("bf16", False), options.get("layers"))
     if options.get("data") is not None:
         check_source(options["data"])
     length = options.get("max_length")
@@ -27,6 +28,14 @@ def check_trainable(name: str, layers: int | None = None) -> None:
         raise InvalidArgument("trainable", name, "one of " + ", ".join(TRAINABLE))
     if layers is not None and name == HEAD:
         raise InvalidArgument("layers", layers, "`trainable` all, lora or bias beside it: a head stands on all layers")
+
+
+def check_bf16(bf16: bool, layers: int | None) -> None:
+    """Refuse halves where examples stand beside each other: each would be rounded as the others ask for."""
+    if bf16 and layers is None:
+        raise InvalidArgument(
+            "bf16", True, "`layers` beside it: it is for what lies beneath the layers that are trained"
+        )
 
 
 def check_source(source: str) -> None:
