@@ -58,8 +58,8 @@ def of(name: str) -> Look:
 def lines(names: Sequence[str], *, dashes: bool = True) -> list[dict[str, str]]:
     """How the lines of one picture are drawn, in the words of matplotlib: what has no look is told apart all the same.
 
-    Of several lines with one look, as of a noise and of the same noise after its score, each has dashes of its own; or
-    a mark of its own, where dashes say something else.
+    Of several lines with one look, as of a noise and of the same noise after its score, each has a mark of its own, as
+    a line may be one point; and dashes of its own, unless those say something else.
 
     >>> [line["linestyle"] for line in lines(["gamma", "gamma_score", "gaussian"])]
     ['-', ':', '-']
@@ -72,11 +72,10 @@ def lines(names: Sequence[str], *, dashes: bool = True) -> list[dict[str, str]]:
         if look is OTHER:
             colour, marker, line = _SPARE[spare % len(_SPARE)], _MARKERS[spare % len(_MARKERS)], _DASHES[0]
             spare += 1
-        elif dashes:
-            colour, marker, line = look.colour, look.marker, _DASHES[times % len(_DASHES)]
         else:
             place = (_MARKERS.index(look.marker) + times) % len(_MARKERS)
-            colour, marker, line = look.colour, _MARKERS[place], _DASHES[0]
+            line = _DASHES[times % len(_DASHES)] if dashes else _DASHES[0]
+            colour, marker = look.colour, _MARKERS[place]
         used[look.name] = times + 1
         found.append({"color": colour, "marker": marker, "linestyle": line})
     return found

@@ -63,14 +63,16 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
     drawn = rows if panel.curve is None else [row for row in rows if panel.curve in row["details"]]
     groups = list(dict.fromkeys(None if panel.lines is None else row["parameters"].get(panel.lines) for row in drawn))
     crossed = len(groups) > 1 and len(panel.ys) > 1  # then the colour is the group's, the kind of line the value's
-    shared = [str(group or "") for group in groups] if len(groups) > 1 else [shown(name) for name in panel.ys]
+    # A picture of one noise has that noise's look, as beside others.
+    by_group = len(groups) > 1 or (len(panel.ys) == 1 and groups != [None])
+    shared = [str(group or "") for group in groups] if by_group else [shown(name) for name in panel.ys]
     looks = appearance.lines(shared, dashes=not crossed)
     for i, group in enumerate(groups):
         mine = [row for row in rows if panel.lines is None or row["parameters"].get(panel.lines) == group]
         for j, name in enumerate(panel.ys):
             parts = (group, shown(name) if len(panel.ys) > 1 or group is None else None)
             label = ", ".join(shown(str(part)) for part in parts if part)
-            style: dict[str, Any] = dict(looks[i] if len(groups) > 1 else looks[j])
+            style: dict[str, Any] = dict(looks[i] if by_group else looks[j])
             style |= {"linestyle": _DASHES[j % len(_DASHES)]} if crossed else {}
             _draw_line(axes, panel, mine, name, label, style)
     _draw_levels(axes, panel, rows)
@@ -95,12 +97,12 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
 
 
 def _tick_logarithms(axis: Any) -> None:
-    """Plain numbers at 1, 2 and 5 where an axis has too few decades to be read by powers of ten."""
+    """Plain numbers at 1, 2, 3, 5 and 8 where an axis has too few decades to be read by powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     if low > 0 and high / low < 100:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 8.0)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
 
