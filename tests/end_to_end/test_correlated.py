@@ -82,12 +82,12 @@ def test_a_run_that_stopped_and_went_on_equals_one_that_did_not(tmp_path, capsys
         if run.step >= 7:
             raise KeyboardInterrupt
 
-    original = loop._record
+    original = loop.record
     try:
-        loop._record = stop  # as if the process ended between two checkpoints
+        loop.record = stop  # as if the process ended between two checkpoints
         assert main([*arguments, "--out", str(parts), "--json", "--evaluate-every", "9"]) == 130
     finally:
-        loop._record = original
+        loop.record = original
     capsys.readouterr()
     assert json.loads((parts / "receipt.json").read_text())["steps"] == 7
     run(capsys, *arguments, "--out", str(parts), "--resume", "--json")

@@ -120,7 +120,7 @@ def test_an_older_copy_of_a_run_is_not_resumed(account, tmp_path, monkeypatch, c
 
 def test_nothing_is_shown_where_the_account_cannot_be_written(account, tmp_path, monkeypatch):
     shown = []
-    monkeypatch.setattr(loop, "_record", lambda run: shown.append(run.step))
+    monkeypatch.setattr(loop, "record", lambda run: shown.append(run.step))
     monkeypatch.setattr(Account, "release", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left", "a.budget")))
     assert train(account, tmp_path / "run") == 2
     assert shown == []

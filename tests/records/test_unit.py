@@ -62,6 +62,7 @@ def test_an_author_cannot_claim_more_than_a_unit(made, unit, tmp_path):
 
 def test_the_word_of_an_author_is_told_as_that(made, tmp_path, capsys):
     path = forged(made["poisson"], tmp_path, unit="one patient")
+    (path.parent / "checkpoint.safetensors").unlink(missing_ok=True)  # which has the task of before
     assert main(["verify", str(path)]) == 0
     assert "  privacy unit, as its author says: one patient\n" in capsys.readouterr().out
     assert main(["verify", str(path), "--json"]) == 0

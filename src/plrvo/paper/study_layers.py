@@ -52,7 +52,8 @@ def recipe(part: Part, scale: Scale) -> Recipe:
         found = replace(found, physical_batch=256)
     if scale is not Scale.smoke:
         return found
-    few = {**{name: value for name, value in options.items() if name != "layers"}, "max_length": 16, "limit": 60}
+    kept = {name: value for name, value in options.items() if name not in ("layers", "bf16")}
+    few = {**kept, "max_length": 16, "limit": 60}
     return replace(found, model=TINY, sample_rate=0.2, steps=2, options=few)  # of one layer
 
 
