@@ -748,3 +748,41 @@ def test_data_sets_and_collate_functions_draw_from_secret_seeds() -> None:
 def test_a_missing_label_may_give_any_constant(nothing: Any) -> None:
     run = Alone(mlp(), list(zip(X, Y, strict=True)), lambda m, e: plain(m, e) if e[1] == 0 else nothing)
     assert bool(run.released(list(range(12))).isfinite().all())
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_halves_are_taken_where_no_example_stands_beside_another(autocast):
+    """Frozen halves, or autocast: what is refused in a batch, where an example is rounded as others ask for."""
+    low = nn.Linear(6, 5, dtype=torch.float32 if autocast else torch.bfloat16).requires_grad_(False)
+    module = nn.ModuleDict({"low": low, "high": nn.Linear(5, 2)})
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = module
+
+        def forward(self, x):
+            return self.parts["high"](self.parts["low"](x.to(low.weight.dtype)).float())
+
+    def loss(both, example):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return nn.functional.cross_entropy(both(example[0]), example[1])
+
+    both, engine = Both(), plrvo.PrivacyEngine()
+    data = torch.utils.data.TensorDataset(
+        torch.randn(20, 6, generator=torch.Generator().manual_seed(1)), torch.arange(20) % 2
+    )
+    private_module, optimizer, loader = engine.make_private(
+        module=both,
+        optimizer=torch.optim.SGD(module["high"].parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=10),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        grad_sample_mode="alone",
+        criterion=loss,
+    )
+    for examples in loader:
+        optimizer.zero_grad()
+        private_module.backward(examples)
+        optimizer.step()
+    assert len(engine.accountant) == 2
