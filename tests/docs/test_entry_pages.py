@@ -89,9 +89,10 @@ def test_a_picture_that_would_be_flat_is_a_sentence() -> None:
         return [{"measured": {"audited": value, "claimed": 8.0}, "printed": {}, "parameters": {}} for value in audited]
 
     panel = Panel("claimed", ("audited",), "certified epsilon", "audited epsilon")
-    assert tells(panel, rows(0.0, 0.1))
-    assert not tells(panel, rows(0.0, 0.0))
-    assert not tells(replace(panel, x="target"), rows(0.0, 0.1))  # which have no place on it
+    assert tells(panel, rows(0.0, 0.1, 0.2))
+    assert not tells(panel, rows(0.0, 0.1))  # a sentence
+    assert not tells(panel, rows(0.0, 0.0, 0.0))
+    assert not tells(replace(panel, x="target"), rows(0.0, 0.1, 0.2))  # which have no place on it
     diagonal = replace(panel, diagonal=True)
-    assert tells(diagonal, rows(0.0, 2.0))
-    assert not tells(diagonal, rows(0.0, 0.1))
+    assert tells(diagonal, rows(0.0, 1.0, 2.0))
+    assert not tells(diagonal, rows(0.0, 0.05, 0.1))

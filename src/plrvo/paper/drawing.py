@@ -44,13 +44,16 @@ def picture(panels: Sequence[Panel], rows: Sequence[Result], title: str, stand_i
 
 
 def tells(panel: Panel, rows: Sequence[Result]) -> bool:
-    """Whether there is anything to be seen: a curve, or values that differ, on the scale of y = x if that is drawn."""
+    """Whether there is anything to be seen: a curve, or three values that differ, on the scale of y = x if it is drawn.
+
+    Two are a sentence.
+    """
     if panel.curve is not None or panel.paint is not None:
         return True
     found, scale = values(panel, [row for row in rows if value_of(row, panel.x) is not None]), 0.0  # what has a place
     if panel.diagonal:
         scale = max((x for row in rows if panel.only(row) and (x := value_of(row, panel.x)) is not None), default=0.0)
-    return len(found) > 1 and max(found) - min(found) > _SEEN * scale
+    return len(found) > 2 and max(found) - min(found) > _SEEN * scale
 
 
 def values(panel: Panel, rows: Sequence[Result]) -> set[float]:

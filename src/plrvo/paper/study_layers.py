@@ -14,7 +14,7 @@ from typing import Any
 
 from plrvo.accounting import Plan, Workload
 from plrvo.paper.classification import EXAMPLES, MINILM_PACKAGE, PACKAGES, TINY
-from plrvo.paper.entry import Context, Entry, Group, Measured, Needs, Result, Row, Scale, four_epsilons
+from plrvo.paper.entry import Context, Entry, Group, Measured, Needs, Panel, Result, Row, Scale, four_epsilons
 from plrvo.paper.training import Recipe, fitted, trials
 
 EPSILON, CLIP, SIZE = 3.0, 1.0, EXAMPLES["sst2"]
@@ -122,7 +122,7 @@ ENTRIES = (
             Scale.quick: Needs(75, ("sst2",), _MINILM),
             Scale.full: Needs(420, ("sst2",), (*_MINILM, "peft")),
         },
-        panels=(),
+        panels=(Panel("dimension", ("accuracy",), "parameters that are trained", "test accuracy, %", xlog=True),),
         findings=findings,
         stand_in={
             Scale.smoke: "two steps of a model with random weights, sixty sentences",
