@@ -107,6 +107,8 @@ def draw_growth(row: dict[str, Any]) -> None:
     for name, look in looks:
         points = zip(*row["curves"][name], strict=True)
         axes.loglog(*points, markersize=4, label=name, **LOOKS.get(name, look))
+    for axis in (axes.xaxis, axes.yaxis):
+        appearance.tick_logarithms(axis)
     axes.set_xlabel(row["axis"])
     axes.set_ylabel(row["unit"])
     axes.set_title(row["picture"], fontsize=10)

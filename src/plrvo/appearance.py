@@ -55,6 +55,42 @@ def of(name: str) -> Look:
     return _BY_NAME.get(words[0].lower(), OTHER)
 
 
+_WRITTEN = {
+    "gaussian": "Gaussian",
+    "laplace": "Laplace",
+    "gamma": "Gamma",
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar-10": "CIFAR-10",
+    "snr": "SNR",
+}
+
+
+def written(name: str) -> str:
+    """A name of data for people: noises and data sets as they are spelled.
+
+    >>> written("gamma_score"), written("8 bands, gaussian"), written(written("laplace_l1")), written("cifar-10")
+    ('Gamma score', '8 bands, Gaussian', 'Laplace l1', 'CIFAR-10')
+    """
+    words = re.split(r"([ ,]+)", name.replace("_", " "))
+    return "".join(_WRITTEN.get(word, word) for word in words)
+
+
+def tick_logarithms(axis: Any) -> None:
+    """Plain numbers in the place of powers of ten, as many as have room, where an axis has less than two decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if not 0 < high / 100 < low:
+        return
+    steps = (
+        (1.0, 2.0, 3.0, 5.0, 8.0) if high < 8 * low else (1.0, 2.0, 3.0, 5.0) if high < 20 * low else (1.0, 2.0, 5.0)
+    )
+    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if 1 <= value < 1e8 else f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def lines(names: Sequence[str], *, dashes: bool = True) -> list[dict[str, str]]:
     """How the lines of one picture are drawn, in the words of matplotlib: what has no look is told apart all the same.
 

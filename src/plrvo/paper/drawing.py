@@ -77,12 +77,14 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
             label = ", ".join(shown(str(part)) for part in parts if part)
             style: dict[str, Any] = dict(looks[i] if by_group else looks[j])
             style |= {"linestyle": _DASHES[j % len(_DASHES)]} if crossed else {}
+            above = len(groups) * len(panel.ys) - 1 - (i * len(panel.ys) + j)
+            style["markersize"] = 4 + min(1.2 * above, 4.0)  # a mark under another can be seen
             _draw_line(axes, panel, mine, name, label, style)
     _draw_levels(axes, panel, rows)
     across, up = (80, 50) if wide else (46, 36)  # letters that there is room for
     axes.set_xlabel("\n".join(wrap(panel.xlabel, across)))
     axes.set_ylabel("\n".join(wrap(panel.ylabel, up)))
-    axes.set_title("\n".join(wrap(panel.title, across)), fontsize=10)
+    axes.set_title("\n".join(wrap(appearance.written(panel.title), across)), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xscale("log" if panel.xlog else "linear")
     heights = values(panel, rows)
@@ -92,22 +94,11 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
         panel.paint(axes, rows)
     for axis, logarithmic in ((axes.xaxis, panel.xlog), (axes.yaxis, ylog)):
         if logarithmic:
-            _tick_logarithms(axis)
+            appearance.tick_logarithms(axis)
     named = len(axes.get_legend_handles_labels()[0])
     if named:
         beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if named > (5 if crossed else 6) else {}
         axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, **beside)
-
-
-def _tick_logarithms(axis: Any) -> None:
-    """Plain numbers at 1, 2, 3, 5 and 8 where an axis has too few decades to be read by powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = axis.get_view_interval()
-    if low > 0 and high / low < 100:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 8.0)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: str, style: dict[str, Any]) -> None:
@@ -119,7 +110,7 @@ def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: st
             )
         return
     for part, look in (
-        ("measured", {"markersize": 4, "label": label}),
+        ("measured", {"label": label}),
         ("printed", {"markersize": 6, "markerfacecolor": "none", "linestyle": "--", "label": f"{label} (paper)"}),
     ):
         pairs = [(value_of(row, panel.x), value_of(row, name, part)) for row in rows]
@@ -154,7 +145,7 @@ def _draw_levels(axes: Any, panel: Panel, rows: list[Result]) -> None:
 
 def shown(name: str) -> str:
     """A name of values for people."""
-    return name.removeprefix("epsilon.").replace("_", " ")
+    return appearance.written(name.removeprefix("epsilon."))
 
 
 def value_of(row: Result, name: str, part: str = "measured") -> Any:
