@@ -4,6 +4,7 @@ In a batch, one long text would change what the model computes for all others, s
 text is collated, read and differentiated alone: nothing that model, loss and collate function do can make two meet.
 """
 
+import math
 import random
 
 import torch
@@ -64,7 +65,7 @@ def main(epochs: int = 3) -> None:
             optimizer.zero_grad()
             model.backward(examples)
             optimizer.step()
-        print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(delta=DELTA):.2f}")
+        print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(delta=DELTA)) / 100}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 A tiny random BERT and made-up sentences stand in for a pretrained one and a data set.
 """
 
+import math
+
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
@@ -71,7 +73,7 @@ def main(epochs: int = 3) -> None:
             optimizer.zero_grad()
             loss_of(model, batch).backward()
             optimizer.step()
-        print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(DELTA):.2f}")
+        print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(DELTA)) / 100}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Made-up names of two kinds stand in for a list of real ones.
 """
 
+import math
 import random
 
 import torch
@@ -65,7 +66,7 @@ def main(epochs: int = 3) -> None:
             optimizer.zero_grad()
             loss_of(model, batch).backward()
             optimizer.step()
-        print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(delta=DELTA):.2f}")
+        print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(delta=DELTA)) / 100}")
 
 
 if __name__ == "__main__":

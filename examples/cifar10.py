@@ -3,6 +3,8 @@
 Random patterns stand in for CIFAR-10; torchvision's CIFAR10 goes into `DataLoader` likewise.
 """
 
+import math
+
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import nn
@@ -66,7 +68,7 @@ def main(epochs: int = 3) -> None:
                 loss_of(model, batch).backward()
                 optimizer.step()
         schedule.step()
-        print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(DELTA):.2f}")
+        print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(DELTA)) / 100}")
 
 
 if __name__ == "__main__":

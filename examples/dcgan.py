@@ -3,6 +3,8 @@
 The generator learns from the discriminator alone, which is post-processing. Disks stand in for photographs.
 """
 
+import math
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -79,7 +81,7 @@ def main(epochs: int = 3) -> None:
             judged(discriminator(generator(torch.randn(32, CODE))), True).backward()
             of_generator.step()
             of_discriminator.zero_grad()  # it does not learn from the generator's step
-        print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(DELTA):.2f}")
+        print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(DELTA)) / 100}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 Each process computes its part of a batch; noise is added once. Random numbers stand in for a data set.
 """
 
+import math
+
 import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from torch import distributed, nn
@@ -36,7 +38,7 @@ def main(epochs: int = 3) -> None:
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
         if distributed.get_rank() == 0:
-            print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(DELTA):.2f}", flush=True)
+            print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(DELTA)) / 100}", flush=True)
     distributed.destroy_process_group()
 
 

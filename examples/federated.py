@@ -5,6 +5,7 @@ round. Random numbers stand in for the clients' data.
 """
 
 import copy
+import math
 import random
 
 import torch
@@ -55,7 +56,7 @@ def main(rounds: int = 3) -> None:
         weights = weights + (total / (RATE * CLIENTS)).float()  # by a public number, not by how many were drawn
         vector_to_parameters(weights, model.parameters())
         ledger = ledger.plus(NOISE, plrvo.Workload(sample_rate=RATE, steps=1, clip=CLIP, dimension=len(weights)))
-        print(f"round {number + 1}: epsilon {ledger.certified(DELTA).value:.2f}")
+        print(f"round {number + 1}: epsilon {math.ceil(100 * ledger.certified(DELTA).value) / 100}")
 
 
 if __name__ == "__main__":

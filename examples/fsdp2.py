@@ -4,6 +4,8 @@ FSDP2 gathers the weights of a block while it computes. Gradients, noise and the
 Random numbers stand in for a data set.
 """
 
+import math
+
 import torch
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -53,7 +55,7 @@ def main(epochs: int = 3) -> None:
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
         if distributed.get_rank() == 0:
-            print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(DELTA):.2f}", flush=True)
+            print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(DELTA)) / 100}", flush=True)
     parameters = list(optimizer.params)
     state = [t for of_one in adam.state.values() for t in of_one.values() if t.ndim]
     sizes = here(parameters), here([p.grad for p in parameters]), here(state)

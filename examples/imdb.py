@@ -3,6 +3,8 @@
 Made-up reviews stand in for IMDB.
 """
 
+import math
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -61,7 +63,7 @@ def main(epochs: int = 3) -> None:
             optimizer.zero_grad()
             loss_of(model, batch).backward()
             optimizer.step()
-        print(f"epoch {epoch + 1}: epsilon {engine.get_epsilon(DELTA):.2f}")
+        print(f"epoch {epoch + 1}: epsilon {math.ceil(100 * engine.get_epsilon(DELTA)) / 100}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 Scikit-learn's digits stand in for MNIST, so that nothing is downloaded.
 """
 
+import math
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -64,7 +66,8 @@ def main(epochs: int = 3) -> None:
             optimizer.zero_grad()
             loss_of(model, batch).backward()
             optimizer.step()
-        print(f"epoch {epoch + 1}: accuracy {accuracy(model, test):.3f}, epsilon {engine.get_epsilon(DELTA):.2f}")
+        epsilon = math.ceil(100 * engine.get_epsilon(DELTA)) / 100  # never told smaller than it is
+        print(f"epoch {epoch + 1}: accuracy {accuracy(model, test):.3f}, epsilon {epsilon}")
 
 
 if __name__ == "__main__":
