@@ -101,8 +101,11 @@ def test_hostile_json_is_a_value_error(tmp_path, text):
 
 def test_a_place_where_nothing_can_be_written_is_refused_and_others_are_left_as_they_are(tmp_path):
     (tmp_path / "file").write_text("kept")
-    for path in (tmp_path, tmp_path / "file", tmp_path / "a" / "b" / "c.json", Path("somewhere/new")):
+    for path in (tmp_path / "file", tmp_path / "a" / "b" / "c.json", Path("somewhere/new")):
         check_writable(path, "out")
+    check_writable(tmp_path, "out", folder=True)
+    with pytest.raises(InvalidArgument, match=r"^save=.*expected the name of a file; this is a folder"):
+        check_writable(tmp_path, "save")
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "kept"
     with pytest.raises(InvalidArgument, match=r"^save=.*a place where you can write \(Not a directory\)"):

@@ -81,14 +81,16 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
-def check_writable(path: Path, argument: str) -> None:
+def check_writable(path: Path, argument: str, *, folder: bool = False) -> None:
     """Refuse a file or folder to be made where none can be, before anything is computed for it; it leaves no trace."""
+    if path.is_dir() and not folder:
+        raise InvalidArgument(argument, str(path), "the name of a file; this is a folder")
     try:
         there = next(place for place in (path, *path.absolute().parents) if place.exists())
-        folder = there if there.is_dir() else there.parent
-        if there not in (path, folder):
+        within = there if there.is_dir() else there.parent
+        if there not in (path, within):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=within):
             pass
     except OSError as error:
         why = f"{error.strerror or error}"

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import plrvo
@@ -69,6 +70,15 @@ def test_a_fitted_plan_uses_its_budget():
 def test_delta_is_a_probability(value):
     with pytest.raises(InvalidArgument, match=r"^delta="):
         plrvo.Plan.certify(PLAN.noise, WORK, value)
+
+
+def test_numbers_of_numpy_can_be_written(tmp_path):
+    work = plrvo.Workload(sample_rate=0.1, steps=3, clip=1.0, dimension=2)
+    plan = plrvo.Plan(plrvo.Gaussian(2.0), work, np.float32(5), np.float32(1e-5))
+    assert {type(plan.delta), type(plan.epsilon), type(plan.bracket.delta)} == {float}
+    plan.save(tmp_path / "plan.json")
+    assert plrvo.Plan.load(tmp_path / "plan.json") == plan
+    assert type(plrvo.epsilon(plrvo.Gaussian(2.0), work, np.float32(1e-5)).delta) is float
 
 
 def test_the_correlation_says_how_batches_are_drawn_and_between_whom_the_guarantee_holds():

@@ -71,6 +71,24 @@ def test_a_mistake_that_nobody_reads_is_no_traceback():
     assert into_closed_pipe(["account", "--noise", "lapalce"], "stderr") == (141, "")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="of a shell that closes a stream")
+@pytest.mark.parametrize(("words", "code"), [(UNREAD["account"], 0), (["verify", RECEIPT], 0), (["account"], 2)])
+def test_a_closed_stream_changes_no_exit_code(words, code):
+    """Another program may have closed it, as `>&-` does."""
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "plrvo", *words]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, check=False, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("words", [UNREAD["account"], UNREAD["version"]])
+def test_an_answer_that_has_no_room_is_bad_output(words):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "plrvo", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "plrvo: standard output: No space left on device\n")
+
+
 def test_an_end_of_another_kind_is_passed_on(monkeypatch):
     def end(*_, **__):
         raise SystemExit(7)

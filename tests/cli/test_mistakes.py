@@ -35,6 +35,13 @@ account --noise-multiplier | --noise-multiplier (missing): expected
 account --noise-multiplier x | --noise-multiplier x: expected a number
 {GAUSSIAN} | --noise (missing)
 {GAUSSIAN} --noise-multiplier 0 | --noise-multiplier 0.0
+{GAUSSIAN} --noise-multiplier 1_1 | --noise-multiplier 1_1: expected a number without underscores
+account --noise-multiplier 1 --sample-rate 0_1 --steps 3 | --sample-rate 0_1: expected a number
+account --noise-multiplier 1 --sample-rate 0.1 --steps=3_0 | --steps 3_0: expected a number without underscores
+{GAUSSIAN} --noise-multiplier 1.1 --noise-multiplier=0.5 | --noise-multiplier 0.5: expected once; --noise-multiplier 1.1
+calibrate --epsilon 1 --noise gamma --k 1e300 --clip 1 --dimension 9 {WORK} | --k 1e+300: expected another value
+{DESIGN} --save . | --save .: expected the name of a file; this is a folder
+design --epsilon 1 --dimension 9 --minutes 1e300 --speed 1000 --dataset-size 60000 | --minutes 1e+300: expected fewer
 {GAUSSIAN} --noise-multiplier nan | --noise-multiplier nan
 {GAUSSIAN} --noise-multiplier inf | --noise-multiplier inf
 {GAUSSIAN} --noise-multiplier -1 | --noise-multiplier -1.0

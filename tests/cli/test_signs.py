@@ -82,7 +82,7 @@ def test_what_is_logged_cannot_write_to_the_terminal():
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_run_in_a_log_shows_what_it_does_on_stderr_alone(more, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(signs.Signs.__init__, "__defaults__", (None, 0.05, 0.01))
+    monkeypatch.setattr(signs.Signs.__init__, "__defaults__", (None, 0.05, 0.01, ""))
     run = ["train", "digits", "--model", "logistic", "--epsilon", "3", "--steps", "60", "--out", str(tmp_path)]
     assert main([*run, *more]) == 0
     said = capsys.readouterr()

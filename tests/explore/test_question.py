@@ -40,6 +40,7 @@ def test_a_width_is_the_size_in_clips_of_every_noise():
         ("width=nan", "width"),
         ("width=inf", "width"),
         ("width=-1", "width"),
+        ("width=1_1", "width"),
         ("width=1&width=2", "width"),
         ("width=1&epsilon=1", "width"),
         ("epsilon=0", "epsilon"),

@@ -37,6 +37,16 @@ def test_an_untouched_receipt_verifies(run):
         verify(3)
 
 
+@pytest.mark.parametrize(("part", "name"), [("task", "data_source"), ("task", "examples"), ("run", "randomness")])
+def test_what_a_report_could_not_read_differs(run, part, name):
+    _, _, path, _ = run
+    document = json.loads(path.read_text())
+    document[part][name] = [1]
+    del document["digest"]
+    Receipt.signed({key: value for key, value in document.items() if key != "receipt"}).write(path)
+    assert verify(path)
+
+
 def test_weights_are_a_safetensors_file(run):
     engine, optimizer, path, _ = run
     pickled = path.with_name("model.pt")

@@ -12,6 +12,7 @@ from plrvo.accounting.certified import Certificate
 from plrvo.accounting.printed import rounded_down, rounded_up
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
+from plrvo.validate import native
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Epsilon:
     delta: float
     method: str
     order: int | None
+
+    def __post_init__(self) -> None:
+        native(self)
 
     def __str__(self) -> str:
         """Three digits of each, rounded to the side on which they stay true."""

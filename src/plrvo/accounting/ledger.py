@@ -97,10 +97,14 @@ class Ledger(AnyLedger):
         return Ledger(tuple(_entry(item) for item in items))
 
 
-def _merged(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def _merged(entries: Sequence[Any]) -> tuple[Entry, ...]:
     """Equal kinds of step counted together, in the order in which they came first."""
     counts: dict[Entry, int] = {}
-    for noise, work in entries:
+    for entry in entries:
+        kinds = tuple(map(type, entry)) if isinstance(entry, tuple) else ()
+        if len(kinds) != 2 or not issubclass(kinds[0], Noise) or not issubclass(kinds[1], Workload):
+            raise InvalidArgument("entries", entry, "pairs of a noise and a workload; `plus` adds one")
+        noise, work = entry
         kind = (noise, replace(work, steps=1))
         counts[kind] = counts.get(kind, 0) + work.steps
     return tuple((noise, replace(work, steps=steps)) for (noise, work), steps in counts.items())

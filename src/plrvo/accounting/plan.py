@@ -18,7 +18,7 @@ from plrvo.accounting.ledger import Ledger
 from plrvo.accounting.workload import Workload
 from plrvo.files import read_json, write_json
 from plrvo.noise import Noise, Specification, noise_from_dict
-from plrvo.validate import InvalidArgument, of_type, positive, probability
+from plrvo.validate import InvalidArgument, native, of_type, positive, probability
 
 FORMAT = 2  # 1 did not say how gradients are clipped, and has the dimension 1 under an l1 clip
 LAST_DIGITS = 1e-9  # relative: by how much what was written may be missed when it is recomputed
@@ -52,6 +52,7 @@ class Plan:
         probability(delta=self.delta)
         if self.epsilon is not None:
             positive(epsilon=self.epsilon)
+        native(self)
         object.__setattr__(self, "clipping", Clipping.named(self.clipping))
         refuse_unproved(self.clipping, self.noise, self.correlation)
         if self.stages:
@@ -192,7 +193,7 @@ class Plan:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidArgument):
                 raise
-            raise InvalidArgument("plan", "a file", f"the keys of a plan ({error})") from None
+            raise InvalidArgument("plan", sorted(map(str, description)), f"the keys of a plan ({error})") from None
         if not plan.bracket.certified <= claimed * (1 + LAST_DIGITS):  # nor is it NaN
             raise InvalidArgument("plan", claimed, f"a certified epsilon of at least {plan.bracket.certified!r}")
         return plan

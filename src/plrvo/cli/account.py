@@ -13,6 +13,8 @@ from plrvo.accounting import epsilon
 from plrvo.cli import options, show
 from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import read_workload
+from plrvo.cli.progress import Waiting
+from plrvo.cli.signs import Signs
 from plrvo.noise import GammaPLRV, Specification
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
 from plrvo.validate import refuse_beside
@@ -47,7 +49,8 @@ def account(
     options.check_complete(noise, False, _EXAMPLE, **amounts)
     work = read_workload(clip, sample_rate, steps, dimension, noise)
     built = noise.noise(work.clip)
-    bracket = epsilon(built, work, options.DEFAULT_DELTA if delta is None else delta)
+    with Signs("account", after=10, doing="computing the bounds"), Waiting("computing"):
+        bracket = epsilon(built, work, options.DEFAULT_DELTA if delta is None else delta)
     if as_json:
         show.print_json(show.bracket_result(built, work, bracket))
     else:

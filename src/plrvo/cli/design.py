@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
@@ -19,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.cli import options, show
 from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_clips, tell_verdict
+from plrvo.cli.signs import Signs
 from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import FEWEST_STEPS, batches, proposed
 from plrvo.designer.designed import design as search
@@ -28,6 +28,7 @@ from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 _CLIPS = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # the smallest where none is given: the first that will do
 _LEAST_BUDGET = 1e-6  # noise for less takes minutes to compare
 _ELSEWHERE = "`plrvo calibrate --noise gaussian` fits Gaussian noise, which has no such limits"
+_MOST_PASSES = 1e15  # of examples: more are no whole numbers of steps
 _PATIENCE = 1.0  # seconds after which a bar appears
 
 
@@ -145,7 +146,7 @@ def design(
     if loaded is None:
         _check_asked(epsilon, sample_rate, steps, dimension)
     accountant = accountant or Accountant.certified
-    with _warnings_in_one_line(), _patient_bar("searching") as progress:
+    with _warnings_in_one_line(), Signs("design", after=10, doing="searching"), _patient_bar("searching") as progress:
         if loaded is not None:
             found = explain(loaded, epsilon, accountant)
         else:
@@ -231,9 +232,9 @@ def _batches(
     if passes < FEWEST_STEPS:
         least = f"more: {passes:.3g} examples pass in that time, and it takes {FEWEST_STEPS}, one for each step"
         raise InvalidArgument("minutes", minutes, least)
-    if passes == math.inf:
+    if passes > _MOST_PASSES:
         raise InvalidArgument("minutes", minutes, f"fewer, at `speed` {speed:g}")
-    with _patient_bar("fitting") as progress:
+    with Signs("design", after=10, doing="fitting noise to each batch"), _patient_bar("fitting") as progress:
         found = batches(examples, dimension, epsilon, delta, passes, progress)  # type: ignore[arg-type]
     chosen = proposed(found)
     if as_json:

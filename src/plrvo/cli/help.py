@@ -210,6 +210,10 @@ class Command(_Described, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_TYPED] = tuple(args)
+        from plrvo.cli.usage import misread  # which is about the words of commands, and so of this one
+
+        if (problem := next(misread(self, args), None)) is not None:
+            ctx.fail(problem)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     141 where nobody read the answer to its end, as of a program that SIGPIPE ends: `plrvo verify RUN | head -1` has not
     said no.
     """
+    _open_closed()
     try:
         code = _answered(arguments)
         sys.stdout.flush()  # or what is left would go, and fail, after the exit code has been chosen
@@ -69,6 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _is_of_a_pipe(ended):
             raise
         return _unread()
+
+
+def _open_closed() -> None:
+    """Nowhere in the place of a closed stream: the next file opened would have its number, and what is printed."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
 
 
 def _is_of_a_pipe(error: BaseException | None) -> bool:
@@ -118,7 +131,8 @@ def _answered(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
+        nameless = "standard output" if error.errno == errno.ENOSPC else "a file"  # ours name themselves
+        return _refuse(f"{error.filename or nameless}: {error.strerror or error}")
     except (ArithmeticError, RecursionError, MemoryError) as error:
         # Whatever let it escape did not say which value it was: that much can be said, and no result was given.
         command = _command(sys.argv[1:] if arguments is None else arguments)

@@ -26,6 +26,8 @@ def read_rate(text: str) -> float:
     """
     above, _, below = str(text).partition("/")
     try:
+        if "_" in text:  # which Python takes for nothing: 0_1 for 1
+            raise ValueError
         return float(above) / float(below or 1)
     except (ValueError, ZeroDivisionError):
         raise typer.BadParameter(f"'{text}' is not a number") from None  # which names the option
@@ -85,6 +87,15 @@ def option_name(argument: str, command: str = "") -> str:
     """The option through which a library argument came in."""
     known = OPTION_OF_ARGUMENT | OF_ONE_COMMAND.get(command, {})
     return known.get(argument, "--" + argument.replace("_", "-"))
+
+
+def as_typed(argument: str, value: Any) -> str:
+    """An option with its value, as it can be typed; a flag has none.
+
+    >>> as_typed("noise_multiplier", 1.1), as_typed("shared", True)
+    ('--noise-multiplier 1.1', '--shared')
+    """
+    return option_name(argument) if value is True else f"{option_name(argument)} {value!r}"
 
 
 def spelled(message: str, command: str = "") -> str:

@@ -20,12 +20,22 @@ PATIENCE = 2.0  # seconds before the first: what is done or refused sooner leave
 
 
 class Signs(logging.Handler):
-    """Lines on stderr about what is under way: the latest that was logged, and for how long the command has run."""
+    """Lines on stderr about what is under way: the latest that was logged, and for how long the command has run.
 
-    def __init__(self, label: str, stream: TextIO | None = None, every: float = EVERY, after: float = PATIENCE) -> None:
+    `doing` is what is told until something is logged, of work that logs nothing.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        stream: TextIO | None = None,
+        every: float = EVERY,
+        after: float = PATIENCE,
+        doing: str = "",
+    ) -> None:
         super().__init__(logging.DEBUG)
         self._label, self._stream, self._every, self._after = label, stream or sys.stderr, every, after
-        self._begun, self._now, self._kind = time.monotonic(), "", ""
+        self._begun, self._now, self._kind = time.monotonic(), doing, doing
         self._since = self._begun  # when work of this kind began
         self._changed, self._ended = threading.Condition(), False
         self._log, self._before = logging.getLogger("plrvo"), (logging.NOTSET, True)

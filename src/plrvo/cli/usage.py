@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,30 @@ def usage_message(error: Any) -> str:
     if extra:
         return f"{extra[1]}: expected no more words; {error.ctx.command_path} --help lists what there is"
     return message
+
+
+def misread(command: Any, words: Sequence[str]) -> Iterator[str]:
+    """What the parser would take without a word, and not as it was meant.
+
+    It takes the last of an option that comes twice; and Python leaves out what stands between digits, so that 1_1, a
+    slip for 1.1, would be 11.
+    """
+    known = {name: parameter for parameter in command.params for name in parameter.opts if name.startswith("-")}
+    once: dict[Any, str] = {}
+    rest = iter(words)
+    for word in rest:
+        name, sign, value = word.partition("=")
+        parameter = known.get(name)
+        if word == "--":
+            return
+        if parameter is None or getattr(parameter, "is_flag", False):
+            continue
+        value = value if sign else next(rest, "")
+        if "_" in value and kind_of(command, parameter) in (float, int):
+            yield f"{name} {value}: expected a number without underscores"
+        if parameter in once and not parameter.multiple:
+            yield f"{name} {value}: expected once; {once[parameter]} stands before it"
+        once[parameter] = f"{name} {value}"
 
 
 def _unknown(word: str, what: str, context: Any) -> str:

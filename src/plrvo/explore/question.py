@@ -159,6 +159,8 @@ def _value(name: str, text: str) -> str | float | int:
     if name == "noise":
         return text
     try:
+        if "_" in text:  # which Python takes for nothing: 1_1 for 11
+            raise ValueError
         return int(text) if name in _WHOLE else float(text)
     except ValueError:
         raise InvalidArgument(name, text, "a whole number" if name in _WHOLE else "a number") from None

@@ -99,6 +99,9 @@ class Specification:
             return DESCRIBED[str(self.named)](**fields)
         except InvalidArgument as error:
             name = next((p.option for p in parameters if error.argument in (p.field, p.option)), error.argument)
+            if name not in self.options and self.options:  # what was given made a usual value wrong
+                name = next(iter(self.options))
+                raise InvalidArgument(name, options[name], f"another value: beside it, {error}") from None
             raise InvalidArgument(name, options.get(name, error.value), error.expected) from None
 
     def _from_file(self) -> Noise:

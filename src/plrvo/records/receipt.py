@@ -6,7 +6,7 @@ It protects against mistakes and damage, not against a forger: whoever trains ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,20 @@ class Receipt(Mapping[str, Any]):
         write_json(Path(path), self.document)
 
     def verify(self) -> Findings:
-        """Recompute every number, beside the files of the run; no differences if all is as it says."""
-        return examine(self.document, self.path.parent)
+        """Recompute every number, beside the files of the run; no differences if all is as it says.
+
+        Whatever a report would refuse to read is a difference too.
+        """
+        found = examine(self.document, self.path.parent)
+        return found if found.differences else replace(found, differences=tuple(self._unread()))
+
+    def _unread(self) -> Iterator[str]:
+        for name, kind in vars(Receipt).items():
+            if isinstance(kind, property) and name not in ("plan", "ledger"):  # which were examined
+                try:
+                    getattr(self, name)
+                except InvalidArgument as error:
+                    yield f"its {name} cannot be read: expected {error.expected}"
 
     def __getitem__(self, name: str) -> Any:
         return self.document[name]

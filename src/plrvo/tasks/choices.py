@@ -43,4 +43,4 @@ def check_folder(out: Path, resume: bool) -> None:
         raise InvalidArgument("resume", str(out), f"a folder that holds {CHECKPOINT}")
     if not resume and any((out / name).exists() for name in (CHECKPOINT, WEIGHTS, RECEIPT, JOURNAL)):
         raise InvalidArgument("out", str(out), "a new folder, or `resume`: this one holds a run")
-    check_writable(out, "out")
+    check_writable(out, "out", folder=True)
