@@ -13,3 +13,8 @@ OURS = "javascripts/worker.js"
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Load the script of ours in the place of theirs."""
     return output.replace(ELSEWHERE, get_relative_url(OURS, page.url))
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """The page for what is not there has addresses from the root of a host, where it may be shown for any address."""
+    return output_content.replace(ELSEWHERE, f"/{OURS}") if template_name == "404.html" else output_content

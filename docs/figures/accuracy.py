@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 from docs.figures.both import shown, write_both
 from docs.figures.renewed import renewed
 
+from plrvo import appearance
 from plrvo.accounting.printed import rounded_up
 from plrvo.paper.document import FILE, read_reproduction
 from plrvo.paper.study_scattering import EXAMPLES, PUBLISHED
@@ -74,11 +75,10 @@ def draw(rows: Sequence[dict[str, Any]]) -> Any:
     published = [point for point in PUBLISHED if point.task in tasks]
     sources = list(dict.fromkeys(point.source for point in published))
     for source, mark in zip(sources, MARKS, strict=False):
-        label = source
+        style = {"marker": mark, "linestyle": "none", "markerfacecolor": "none", "markersize": 9}
+        axes.plot([], [], color=appearance.OTHER.colour, label=source, **style)  # of data sets of any colour
         for point in (point for point in published if point.source == source):
-            style = {"marker": mark, "linestyle": "none", "markerfacecolor": "none", "markersize": 9}
-            axes.plot([point.epsilon], [point.accuracy], color=COLOURS[point.task], label=label, **style)
-            label = "_"  # once in the legend
+            axes.plot([point.epsilon], [point.accuracy], color=COLOURS[point.task], **style)
     axes.set(xscale="log", xlabel="epsilon (plrvo: certified) at delta = 1e-5", ylabel="test accuracy, %")
     axes.set_xticks([1, 2, 3, 5, 8], ["1", "2", "3", "5", "8"])
     axes.minorticks_off()

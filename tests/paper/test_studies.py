@@ -60,7 +60,7 @@ def test_the_list_has_a_line_for_each_entry_and_more_when_asked(capsys, monkeypa
     assert sorted(named) == sorted(entry.name for entry in ENTRIES)
     assert max(map(len, lines)) <= 80
     (mnist,) = [line for line in lines if line.startswith("  table-cnn-mnist ")]
-    assert mnist.split(maxsplit=3)[1:] == ["15", "min", "misses mnist"]
+    assert mnist.split(maxsplit=3)[1:] == ["15", "min", "not here: mnist"]
     (tight,) = [line for line in lines if line.startswith("  study-tight ")]
     assert tight.endswith("ready")
     assert main(["reproduce", "--list", "study-tight"]) == 0

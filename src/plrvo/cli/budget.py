@@ -70,10 +70,12 @@ def show_(file: FileArgument, as_json: options.JsonOption = False) -> int:
     print(printable(f"{state.name}: epsilon {standing.epsilon:g} at delta {standing.delta:g}{closed}"))
     print(printable(f"adjacency: {state.adjacency}"))
     attacked = f"(an attacker reaches at least {show.rounded_down(standing.lower)})"
-    print(f"spent: {show.rounded_up(standing.spent)} by the filter, whoever chose the plans {attacked}")
+    print(f"spent: {show.rounded_up(standing.spent)}, however plans were chosen after earlier runs {attacked}")
     fixed = state.as_fixed()
     if fixed is not None and state.entries:
-        print(f"the same plans, had they been fixed beforehand: {show.rounded_up(fixed)}, which is no claim")
+        print(
+            f"for comparison: {show.rounded_up(fixed)}, had all plans been fixed before the first run; it is no claim"
+        )
     print(str(standing))
     if state.entries:
         _print_entries(state.entries)

@@ -139,9 +139,11 @@ def _print_list(rows: list[dict[str, Any]], verbose: bool) -> None:
         console.print()
     missing = [item for row in rows for scale in ("quick", "full") for item in row[scale]["missing"]]
     if any(item.startswith("data ") for item in missing):
-        console.print("Data sets that it misses are looked for in --data-dir, and downloaded where that is possible.")
+        console.print(
+            "Data sets that are not here are looked for in --data-dir, and downloaded where that is possible."
+        )
     if any(item.startswith("package ") for item in missing):
-        console.print(f"Packages that it misses: {installing('dev')}.", markup=False, soft_wrap=True)
+        console.print(f"Packages that are not installed: {installing('dev')}.", markup=False, soft_wrap=True)
     if verbose:
         console.print("Times are for two cores unless --list --json names another machine.")
     else:
@@ -150,7 +152,7 @@ def _print_list(rows: list[dict[str, Any]], verbose: bool) -> None:
 
 def _here(scale: dict[str, Any]) -> str:
     missing = ", ".join(item.removeprefix("data ") for item in scale["missing"])
-    return "ready" if scale["runs_here"] else f"misses {missing}"
+    return "ready" if scale["runs_here"] else f"not here: {missing}"
 
 
 def _print_entry(console: Console, row: dict[str, Any], width: int) -> None:
@@ -159,7 +161,7 @@ def _print_entry(console: Console, row: dict[str, Any], width: int) -> None:
     console.print(Padding(f"{row['title']}.", (0, 0, 0, 4)))
     for scale in ("quick", "full"):
         if row[scale]["missing"]:
-            console.print(Padding(f"{scale} misses {', '.join(row[scale]['missing'])}.", (0, 0, 0, 4), style="dim"))
+            console.print(Padding(f"{scale}, not here: {', '.join(row[scale]['missing'])}.", (0, 0, 0, 4), style="dim"))
 
 
 def _time(scale: dict[str, Any]) -> str:

@@ -117,10 +117,14 @@ def predictor(trained: ThetaPredictor) -> Figure:
         yscale="log",
         xlabel="theta on the budget's boundary",
         ylabel="predicted theta",
-        title=f"held out: error {trained.held_out.gain:.0f} times below the mean's",
+        title=f"settings not seen: error {trained.held_out.gain:.0f} times below guessing the mean",
     )
     names = sorted(trained.importances, key=lambda name: trained.importances[name])
-    right.barh(names, [trained.importances[name] for name in names], color=appearance.CERTIFIED.colour)
+    right.barh(
+        [name.replace("_", " ") for name in names],
+        [trained.importances[name] for name in names],
+        color=appearance.CERTIFIED.colour,
+    )
     right.set(xlabel="importance", title="what the prediction rests on")
     for axes in (left, right):
         axes.title.set_fontsize(10)

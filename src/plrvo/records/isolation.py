@@ -28,7 +28,7 @@ class Isolation(StrEnum):
 
 _SENTENCES = {
     Isolation.construction: "by construction: module and loss were given one example at a time",
-    Isolation.tried: "tried, not proved: module and loss were given batches, and no try found examples that meet",
+    Isolation.tried: "tried, not proved: they shared batches, and no try found one that reaches another's gradient",
     Isolation.vouched: "the caller's word for what weighs examples in the loss (public_loss_weights); the rest tried",
 }
 NOT_SAID = "not said: the receipt does not tell how gradients were formed"
