@@ -73,7 +73,7 @@ def reproduce(
     entry = find(name)
     _require(entry, scale)
     folder = out or Path("runs") / f"{name}-{scale.value}"
-    check_writable(folder, "out")
+    check_writable(folder, "out", folder=True)
     context = Context(scale, folder, data_dir, seed)
     try:
         with Signs(name), StepProgress(name) as bar:
