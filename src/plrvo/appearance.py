@@ -59,8 +59,8 @@ _WRITTEN = {
     "gaussian": "Gaussian",
     "laplace": "Laplace",
     "gamma": "Gamma",
+    "fashion-mnist": "Fashion-MNIST",  # before the other, which it ends with
     "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
     "cifar-10": "CIFAR-10",
     "snr": "SNR",
 }
@@ -69,11 +69,12 @@ _WRITTEN = {
 def written(name: str) -> str:
     """A name of data for people: noises and data sets as they are spelled.
 
-    >>> written("gamma_score"), written("8 bands, gaussian"), written(written("laplace_l1")), written("cifar-10")
-    ('Gamma score', '8 bands, Gaussian', 'Laplace l1', 'CIFAR-10')
+    >>> written("gamma_score"), written("gamma-10"), written("8 bands, gaussian"), written(written("laplace l1"))
+    ('Gamma score', 'Gamma-10', '8 bands, Gaussian', 'Laplace l1')
+    >>> written("cifar-10"), written("fashion-mnist")
+    ('CIFAR-10', 'Fashion-MNIST')
     """
-    words = re.split(r"([ ,]+)", name.replace("_", " "))
-    return "".join(_WRITTEN.get(word, word) for word in words)
+    return re.sub(rf"\b({'|'.join(_WRITTEN)})\b", lambda found: _WRITTEN[found[1]], name.replace("_", " "))
 
 
 def tick_logarithms(axis: Any) -> None:

@@ -13,6 +13,7 @@ from plrvo.paper.entry import Panel, Result
 
 _DASHES = ("-", ":", "-.")
 _PARTS = ("measured", "printed")
+_FEW = 4  # lines: of more, large marks would cover what they are to show
 _SEEN = 0.02  # of the height of a picture: less looks flat
 
 
@@ -77,8 +78,9 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
             label = ", ".join(shown(str(part)) for part in parts if part)
             style: dict[str, Any] = dict(looks[i] if by_group else looks[j])
             style |= {"linestyle": _DASHES[j % len(_DASHES)]} if crossed else {}
-            above = len(groups) * len(panel.ys) - 1 - (i * len(panel.ys) + j)
-            style["markersize"] = 4 + min(1.2 * above, 4.0)  # a mark under another can be seen
+            count = len(groups) * len(panel.ys)
+            above = count - 1 - (i * len(panel.ys) + j) if count <= _FEW else 0
+            style["markersize"] = 4 + 1.2 * above  # a mark under another can be seen
             _draw_line(axes, panel, mine, name, label, style)
     _draw_levels(axes, panel, rows)
     across, up = (80, 50) if wide else (46, 36)  # letters that there is room for
