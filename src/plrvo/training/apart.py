@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from plrvo.training.alike import alike, largest
 from plrvo.training.call import Call
 from plrvo.training.collectives import alone
 from plrvo.training.layout import Layout
@@ -202,11 +203,11 @@ def _compare_places(module: nn.Module, call: Call, state: State, layouts: dict[U
 def _are_copies(layout: Layout, t: Tensor, more: Tensor, rows: int, close: float) -> bool:
     if not layout.fits(more, rows + 1):
         return True  # its size follows from something else
-    one, other = layout.by_row(t, rows).double(), layout.by_row(more, rows + 1).double()
+    one, other = layout.by_row(t, rows), layout.by_row(more, rows + 1)
     if one.shape[1] != other.shape[1]:
         return True
-    size = float(torch.nan_to_num(one.abs(), 0.0, 0.0, 0.0).max()) if one.numel() else 0.0
-    return torch.allclose(torch.cat([one, other]), one[:1], rtol=close, atol=close * size, equal_nan=True)
+    room = close * largest(one)
+    return all(alike(row, one[0], relative=close, absolute=room) for row in (*one, *other))
 
 
 def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:
@@ -269,11 +270,10 @@ def close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
     """From their beginning, or up to their end: either may be cut."""
     both = [min(sizes) for sizes in zip(one.shape, two.shape, strict=True)]
     for at_end in (False, True):
-        a, b = one.double(), two.double()
+        a, b = one, two
         for d, n in enumerate(both):
             a, b = (t.narrow(d, t.shape[d] - n if at_end else 0, n) for t in (a, b))
-        size = float(a.abs().nan_to_num(0.0, 0.0, 0.0).max()) if a.numel() else 0.0
-        if torch.allclose(a, b, rtol=close, atol=close * size, equal_nan=True):
+        if alike(a, b, relative=close, absolute=close * largest(a)):
             return True
     return False
 
@@ -354,6 +354,4 @@ def _all_close(a: Tensor, b: Tensor) -> bool:
     a, b = (torch.view_as_real(t) if t.is_complex() else t for t in (a, b))
     if not a.is_floating_point():
         return torch.equal(a, b)
-    a, b = a.double(), b.double()
-    size = float(torch.nan_to_num(a.abs(), 0.0, 0.0, 0.0).max()) if a.numel() else 0.0
-    return torch.allclose(a, b, rtol=_APART, atol=_APART * size, equal_nan=True)
+    return alike(a, b, relative=_APART, absolute=_APART * largest(a))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from plrvo.training.alike import usual
 from plrvo.training.layout import Layout
 
 
@@ -54,9 +55,8 @@ class Others:
             others = layout.from_rows((~own)[:, None].expand(rows, placed.numel() // rows), placed).to(placed.device)
             if self.holes:
                 return placed.masked_fill(others, torch.nan)
-            size = float(placed.detach().double().abs().nan_to_num(0, 0, 0).mean())
             drawn = torch.randn(placed.shape, generator=own_generator()).to(placed)
-            nearly = placed + self.noise * size * drawn
+            nearly = drawn.mul_(self.noise * usual(placed)).add_(placed)
             if self.within:
                 nearly = nearly.clamp(*values.aminmax())
             return torch.where(others, nearly, placed)

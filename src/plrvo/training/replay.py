@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from plrvo.training.alike import LARGEST_DOUBLE, alike, largest
 from plrvo.training.layout import Layout
 from plrvo.training.operations import Operation, leading_to, started_from, tensors_of, written
 from plrvo.training.others import Others, Turned, own_generator
@@ -360,12 +361,8 @@ def _close(one: Tensor | None, other: Tensor | None, whole: Tensor | None = None
     """`finite`: where both are numbers."""
     if one is None or other is None:
         return all(t is None or not bool(t.nan_to_num().any()) for t in (one, other))
-    a, b = one.detach().double(), other.detach().double()
-    size = float((a if whole is None else whole.detach().double()).abs().nan_to_num().max()) if a.numel() else 0.0
-    if finite:
-        both = a.isfinite() & b.isfinite()
-        a, b = a[both], b[both]
-    return torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE * 1e-2 * size, equal_nan=True)
+    size = largest(one if whole is None else whole, infinite=LARGEST_DOUBLE) if one.numel() else 0.0
+    return alike(one, other, relative=_CLOSE, absolute=_CLOSE * 1e-2 * size, finite=finite)
 
 
 @contextmanager
