@@ -470,6 +470,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         return dimension
 
     def _sampler(
+        given.refuse_wrapped(module, optimizer)
         self,
         loader: DataLoader[Any],
         mechanism: Mechanism,

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from opacus.grad_sample import AbstractGradSampleModule
+from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
@@ -67,6 +69,25 @@ def check_module(module: nn.Module) -> None:
     for name, m in module.named_modules():
         if hasattr(m, "_orig_mod"):
             raise InvalidArgument(
+def refuse_wrapped(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Opacus's wrappers, and those that `make_private` has returned: it wraps by itself."""
+    for name, m in module.named_modules():
+        if isinstance(m, AbstractGradSampleModule):
+            plain = ".".join(filter(None, ("module", name, "_module")))
+            raise InvalidArgument(
+                "module",
+                type(m).__name__,
+                f"the plain module, {plain}, and the plain optimizer: make_private puts its own wrappers around both",
+            )
+    if isinstance(optimizer, DPOptimizer):
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            "the plain optimizer, optimizer.original_optimizer, and the plain module: make_private puts its own "
+            "wrappers around both",
+        )
+
+
                 "module",
                 f"{name} (compiled)",
                 "the whole module in torch.compile, or none of its parts: that is put aside, and a part of it has "
