@@ -30,6 +30,11 @@ def read_plan(plan: Any) -> Plan | None:
     return Plan.load(Path(plan))
 
 
+def told_budget(plan: Plan | None) -> str:
+    """What all steps of a plan may cost."""
+    return "" if plan is None or plan.epsilon is None else f", for epsilon {plan.epsilon:g} at delta {plan.delta:g}"
+
+
 def plan_for(plan: Plan, dimension: int) -> Plan:
     """The plan; one of Gaussian noise, which costs the same in any number of coordinates, for as many as there are."""
     if plan.noise.gaussian_sigma is None or plan.covers(dimension):
@@ -64,11 +69,6 @@ def without_compile(module: nn.Module) -> nn.Module:
     return eager
 
 
-def check_module(module: nn.Module) -> None:
-    """One module that computes outputs by its own layers, in enough bits."""
-    for name, m in module.named_modules():
-        if hasattr(m, "_orig_mod"):
-            raise InvalidArgument(
 def refuse_wrapped(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Opacus's wrappers, and those that `make_private` has returned: it wraps by itself."""
     for name, m in module.named_modules():
@@ -88,6 +88,11 @@ def refuse_wrapped(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         )
 
 
+def check_module(module: nn.Module) -> None:
+    """One module that computes outputs by its own layers, in enough bits."""
+    for name, m in module.named_modules():
+        if hasattr(m, "_orig_mod"):
+            raise InvalidArgument(
                 "module",
                 f"{name} (compiled)",
                 "the whole module in torch.compile, or none of its parts: that is put aside, and a part of it has "
