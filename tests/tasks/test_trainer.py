@@ -237,6 +237,19 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
 
 @pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
 def test_checkpointed_activations_change_nothing(tmp_path, mode):
+def test_examples_that_never_meet_are_trained_as_others_are(tmp_path):
+    ours, other = bert("bias"), bert("bias")
+    plan_ = plan(ours)
+    made = trainer(ours, tmp_path / "one", plan_, "alone", per_device_train_batch_size=2)
+    made.train()
+    assert made.engine.grad_sample_mode == "alone"
+    trainer(other, tmp_path / "two", plan_, "hooks").train()
+    torch.testing.assert_close(weights(ours), weights(other), rtol=1e-4, atol=2e-5)
+    receipt = json.loads((tmp_path / "one" / "receipt.json").read_text())
+    assert receipt["run"]["isolation"] == "construction"
+    assert verify(tmp_path / "one" / "receipt.json") == []
+
+
     ours, other = bert("all"), bert("all")
     plan_ = plan(ours)
     trainer(ours, tmp_path / "one", plan_, mode, gradient_checkpointing=True).train()

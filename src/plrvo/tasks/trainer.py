@@ -25,7 +25,7 @@ from plrvo.budget import Account
 from plrvo.budget.address import Address
 from plrvo.files import write_bytes
 from plrvo.noise import Noise
-from plrvo.records.choices import refuse_alone
+from plrvo.records.choices import GradSampleMode
 from plrvo.records.folder import RECEIPT
 from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.records.unit import check_author
@@ -230,7 +230,6 @@ class PrivateTrainer(Trainer):
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
-        refuse_alone(self._options["grad_sample_mode"])
         if self._options["grad_sample_mode"] == "auto":
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)
@@ -239,8 +238,8 @@ class PrivateTrainer(Trainer):
             module=shared,
             optimizer=self.create_optimizer(),
             data_loader=plain,
-            criterion=self._criterion,
-            steps_per_epoch=self.args.max_steps,  # the plan's steps: a Trainer counts epochs by the loader's length
+            criterion=self._loss_of_one if self._is_alone else self._criterion,
+            steps_per_epoch=self.args.max_steps,  # one stream of batches, which is cut into epochs here
             **self._options,
         )
         self._private, self._noisy, *criterion, loader = prepared
@@ -263,18 +262,14 @@ class PrivateTrainer(Trainer):
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Clip what a batch contributes, part by part; the Trainer calls the optimizer, which adds the noise."""
         model.train()
-        batch = dict(self._prepare_inputs(inputs))
+        batch: Any = inputs if self._is_alone else dict(self._prepare_inputs(inputs))
         most = self.args.per_device_train_batch_size
-        starts = range(0, max(1, len(labels_of(batch))), most)
+        starts = range(0, max(1, len(batch if self._is_alone else labels_of(batch))), most)
         for start in starts:
             last = start == starts[-1]
             self._noisy.signal_skip_step(do_skip=not last)
             self._noisy.zero_grad()
-            part = {name: value[start : start + most] for name, value in batch.items()}
-            with warnings.catch_warnings():
-                # PyTorch's remark about the first layer, whose input needs no gradient.
-                warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-                self._loss_of(self._private, part).backward()
+            self._backward(batch, slice(start, start + most))
             if not last:
                 self._noisy.step()
         return torch.zeros((), device=self.args.device)  # the loss of private examples is not for the logs
@@ -303,6 +298,24 @@ class PrivateTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Without what is known of private examples, with both epsilons so far: for every tracker of `report_to`."""
         kept = {name: value for name, value in logs.items() if name not in _PRIVATE_LOGS}
+    @property
+    def _is_alone(self) -> bool:
+        """Whether a batch is a list of examples, each collated by itself."""
+        return bool(self._options["grad_sample_mode"] == GradSampleMode.alone)
+
+    def _backward(self, batch: Any, part: slice) -> None:
+        if self._is_alone:
+            self._private.backward(batch[part])
+            return
+        with warnings.catch_warnings():
+            # PyTorch's remark about the first layer, whose input needs no gradient.
+            warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
+            self._loss_of(self._private, {name: value[part] for name, value in batch.items()}).backward()
+
+    def _loss_of_one(self, model: Any, example: Any) -> Any:
+        """The objective on an example that never meets another."""
+        return self._loss_of(model, dict(self._prepare_inputs(example)))
+
         plan, counted = self.engine.plan, self.state.epoch
         if plan is not None and self._noisy is not None and self._noisy.steps_taken:
             kept |= spent(self.engine, plan.delta)
