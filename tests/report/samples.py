@@ -7,12 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import save_model
+from torch.utils.data import DataLoader, TensorDataset
+
 import plrvo
 from plrvo.cli.main import main
 from plrvo.paper.cnn import CNN_DELTA, CNN_ROWS
 from plrvo.paper.document import sealed
 from plrvo.report.loading import read_run
 from plrvo.report.page import make_page
+from plrvo.training.receipts import make_receipt
 
 FAST = [
     "digits",
@@ -37,6 +42,26 @@ CLIPBKD = Path(__file__).parents[2] / "results" / "audit" / "clipbkd-gamma.json"
 def train(folder: Path, *options: str) -> Path:
     """A real run of a few steps."""
     assert main(["train", *FAST, *options, "--out", str(folder), "--json"]) == 0
+    return folder
+
+
+def own_loop(folder: Path, run: dict[str, Any]) -> Path:
+    """A step of a loop of somebody's own, whose receipt has what they say of it."""
+    folder.mkdir(parents=True)
+    model, engine = torch.nn.Linear(3, 2), plrvo.PrivacyEngine()
+    module, optimizer, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(TensorDataset(torch.randn(40, 3), torch.arange(40) % 2), batch_size=10),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    inputs, targets = next(iter(loader))
+    torch.nn.functional.cross_entropy(module(inputs), targets).backward()
+    optimizer.step()
+    save_model(model, folder / "model.safetensors")
+    weights = folder / "model.safetensors"
+    make_receipt(engine, optimizer, weights, {"name": "own"}, run, delta=1e-3).write(folder / "receipt.json")
     return folder
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import integrate
-from tests.report.samples import HOSTILE, MECHANISM, changed_receipt, copied, page_of, reproduction
+from tests.report.samples import HOSTILE, MECHANISM, changed_receipt, copied, own_loop, page_of, reproduction
 
 import plrvo
 from plrvo import appearance
@@ -54,6 +54,34 @@ def test_numbers_on_the_page_are_those_of_the_receipt(gamma_run):
     assert page.quantities("delta") == {repr(receipt["delta"])}
     assert page.quantities("metric-accuracy") == {repr(receipt["run"]["metrics"]["accuracy"])}
     assert json.dumps(receipt, indent=2, ensure_ascii=False) in page.text
+
+
+def test_metrics_of_a_loop_of_ones_own_are_shown_as_its_authors_word(tmp_path):
+    said = {"metrics": {"accuracy": 0.7, "note": "good", "f1": True}, "weights_of_step": 0}
+    folder = own_loop(tmp_path / "own", said)
+    assert plrvo.verify(folder) == []
+    page = Elements(page_of(folder))
+    assert page.quantities("metric-accuracy") == {"0.7"}
+    assert not page.quantities("metric-f1")
+    assert "metrics as the receipt's author says" in page.text
+    assert "stand in the receipt alone" in page.text
+    assert "weights of step 0" in page.text
+
+
+def test_a_history_in_a_receipt_is_drawn_without_the_epsilons_that_nobody_recomputed(tmp_path):
+    rows = [{"step": step, "accuracy": step / 4, "epsilon_certified": 0.01} for step in (1, 2, 3)]
+    page = Elements(page_of(own_loop(tmp_path / "own", {"history": rows})))
+    assert "Test accuracy over steps" in page.text
+    assert "Certified epsilon over steps" not in page.text
+    assert page.quantities("metric-accuracy") == {"0.75"}
+
+
+@pytest.mark.parametrize("said", [{"accuracy": 70.0}, {"loss": HOSTILE}, [], "0.7", 0.7, None, {"step": 3}])
+def test_what_an_author_says_in_another_form_breaks_no_page(tmp_path, said):
+    folder = own_loop(tmp_path / "own", {"metrics": said, "history": said})
+    run = read_run(folder)
+    assert run.metric is None
+    assert HOSTILE not in page_of(folder)
 
 
 def test_a_refuted_formula_a_seed_and_an_audit_are_told(gamma_run):

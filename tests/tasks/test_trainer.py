@@ -119,7 +119,9 @@ def test_a_receipt_lies_beside_the_weights_and_verifies(tmp_path):
     assert receipt["steps"] == STEPS == done.global_step
     assert receipt["epsilon"]["certified"] <= 20.0
     assert receipt["task"]["trainable_parameters"] == 16 * CLASSES + CLASSES
-    assert "eval_loss" in receipt["run"]["metrics"]
+    assert receipt["run"]["metrics"].keys() == {"step", "loss"}
+    assert [row["step"] for row in receipt["run"]["history"]] == [3, 6]
+    assert receipt["run"]["schedule"] == "linear"
 
 
 def test_adapters_of_peft_train_in_it_as_well(tmp_path):
@@ -233,6 +235,19 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
     other = plan(second, plrvo.Laplace(5.0))
     with pytest.raises(InvalidArgument, match="written by another"):
         trainer(second, tmp_path, other).train(resume_from_checkpoint=True)
+
+
+def test_examples_that_never_meet_are_trained_as_others_are(tmp_path):
+    ours, other = bert("bias"), bert("bias")
+    plan_ = plan(ours)
+    made = trainer(ours, tmp_path / "one", plan_, "alone", per_device_train_batch_size=2)
+    made.train()
+    assert made.engine.grad_sample_mode == "alone"
+    trainer(other, tmp_path / "two", plan_, "hooks").train()
+    torch.testing.assert_close(weights(ours), weights(other), rtol=1e-4, atol=2e-5)
+    receipt = json.loads((tmp_path / "one" / "receipt.json").read_text())
+    assert receipt["run"]["isolation"] == "construction"
+    assert verify(tmp_path / "one" / "receipt.json") == []
 
 
 @pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])

@@ -34,7 +34,7 @@ def test_a_refusal_is_short_and_says_what_to_use_instead():
     told = str(refused.value)
     assert "1 (BatchNorm1d) normalises an example by the others of its batch: use GroupNorm" in told
     assert "; and 2 more" in told
-    assert "PrivacyEngine.get_compatible_module(module)" in told
+    assert "model = PrivacyEngine.get_compatible_module(model)" in told
     assert len(told) < 450
 
 
@@ -42,3 +42,10 @@ def test_an_instance_norm_that_keeps_statistics_is_told_apart():
     assert mixing(nn.InstanceNorm1d(3, affine=True)) == []
     (line,) = mixing(nn.InstanceNorm1d(3, affine=True, track_running_stats=True))
     assert "track_running_stats=False" in line
+
+
+def test_attention_is_told_in_words_with_what_to_write():
+    with pytest.raises(InvalidArgument) as refused:
+        refuse_mixing(nn.TransformerEncoderLayer(4, 2))
+    assert "self_attn (MultiheadAttention) computes all examples in one piece" in refused.value.expected
+    assert "model = PrivacyEngine.get_compatible_module(model)" in refused.value.expected

@@ -56,6 +56,25 @@ def test_clipped_sum_equals_a_loop_over_examples(mode, clipping, norm, reduction
     torch.testing.assert_close(released(model, optimizer, loss, x, y), expected, atol=2e-5, rtol=1e-4)
 
 
+def test_an_engine_says_in_a_line_what_its_steps_release_and_how_many_were_taken(monkeypatch):
+    assert repr(PrivacyEngine()) == "PrivacyEngine(without a plan, 0 steps taken)"
+    work = plrvo.Workload(sample_rate=0.1, steps=20, clip=0.5, dimension=dimension_of(small_model()))
+    engine = PrivacyEngine(plrvo.Plan.certify(plrvo.Laplace(2.0), work, 1e-5, None))
+    said = "PrivacyEngine(Laplace(b=2.0), clip 0.5, flat clipping, rate 0.1, 0 of 20 steps taken"
+    assert repr(engine) == f"{said})"
+    module, optimizer, loader = engine.make_private(
+        module=(plain := small_model()),
+        optimizer=torch.optim.SGD(plain.parameters(), lr=0.1),
+        data_loader=DataLoader(small_data()),
+    )
+    monkeypatch.setattr(engine.accountant, "get_epsilon", None)  # an account takes its time
+    sizes = take_steps(module, optimizer, nn.CrossEntropyLoss(), loader)
+    assert len(sizes) == 10
+    assert repr(engine) == f"{said.replace('0 of 20', '10 of 20')})"
+    plan = plrvo.Plan.fitted(plrvo.Gaussian(1.0), work, 1e-5, 3.0)
+    assert repr(PrivacyEngine(plan)).endswith("0 of 20 steps taken, for epsilon 3 at delta 1e-05)")
+
+
 def test_per_layer_clipping_keeps_the_whole_gradient_within_the_clip():
     _, model, optimizer, loss, _ = private(ALMOST_NO_NOISE, clipping="per_layer", clip=0.3)
     x, y = small_data()[:1]

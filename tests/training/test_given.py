@@ -4,6 +4,9 @@ import warnings
 
 import pytest
 import torch
+from opacus.data_loader import DPDataLoader
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import DPOptimizer
 from tests.training.helpers import dimension_of, seeded, small_data, small_model, take_steps
 from torch import nn
 from torch.utils.data import DataLoader
@@ -11,6 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import plrvo
 from plrvo.training.given import check_module
+from plrvo.training.sampler import size_of
 from plrvo.validate import InvalidArgument
 
 
@@ -24,6 +28,25 @@ def made(plan, module, **options):
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     data = DataLoader(small_data())
     return engine, *engine.make_private(module=module, optimizer=optimizer, data_loader=data, **options)
+
+
+def test_opacus_wrappers_are_named_with_what_is_in_them():
+    data = DataLoader(small_data(), batch_size=4)
+    with pytest.raises(InvalidArgument, match=r"^data_loader='DPDataLoader': expected the DataLoader that it was made"):
+        size_of(DPDataLoader.from_data_loader(data))
+    wrapped, plain = GradSampleModule(nn.Linear(3, 2)), nn.Linear(3, 2)
+    for module, at in ((wrapped, "module"), (nn.Sequential(wrapped), r"module\.0")):
+        with pytest.raises(
+            InvalidArgument, match=rf"^module='GradSampleModule'.*{at}\._module, and the plain optimizer"
+        ):
+            made(None, module, noise_multiplier=1.0, max_grad_norm=1.0)
+    optimizer = DPOptimizer(
+        torch.optim.SGD(plain.parameters(), lr=0.1), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=4
+    )
+    with pytest.raises(InvalidArgument, match=r"^optimizer='DPOptimizer'.*optimizer\.original_optimizer"):
+        plrvo.PrivacyEngine().make_private(
+            module=plain, optimizer=optimizer, data_loader=data, noise_multiplier=1.0, max_grad_norm=1.0
+        )
 
 
 def plan_of(noise, dimension, delta=1e-5):

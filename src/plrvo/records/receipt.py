@@ -15,8 +15,9 @@ from plrvo.accounting.bracket import AnyLedger
 from plrvo.accounting.correlated import read_ledger
 from plrvo.files import json_digest, read_json, write_json
 from plrvo.records import seeding, unit
+from plrvo.records.compared import is_count
 from plrvo.records.consistency import Findings, examine
-from plrvo.records.fields import Fields
+from plrvo.records.fields import Fields, as_number
 from plrvo.records.folder import RECEIPT
 from plrvo.records.isolation import NOT_SAID, isolation_of
 from plrvo.records.searched import Searched
@@ -240,6 +241,31 @@ class Receipt(Mapping[str, Any]):
     def metrics_covered(self) -> bool:
         """Whether the receipt vouches for the metrics beside it; the first receipts did not."""
         return self.document.get("metrics") is not None
+
+    @property
+    def weights_of(self) -> int:
+        """The step after which the weights were what they are: the last, unless the run's author chose another."""
+        step: Any = self.run.get("weights_of_step")
+        return step if is_count(step) else self.steps
+
+    @property
+    def stated(self) -> list[dict[str, float]]:
+        """Metrics that stand in the receipt alone, in `run`: its author's word, for which no file is vouched.
+
+        `history` has a row for each test, `metrics` the last one; numbers without a step are those of the end.
+        """
+        rows = self.run.get("history")
+        rows = rows if isinstance(rows, list) and rows else [self.run.get("metrics")]
+        found = []
+        for row in rows if self.document.get("metrics") is None else []:
+            numbers = {name: as_number(value) for name, value in row.items()} if isinstance(row, dict) else {}
+            # Epsilons are recomputed or not shown.
+            known = {
+                name: value for name, value in numbers.items() if value is not None and name != "epsilon_certified"
+            }
+            if known.keys() - {"step"}:
+                found.append({"step": float(self.steps), **known})
+        return found
 
     @property
     def unit(self) -> str:

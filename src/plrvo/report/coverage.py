@@ -55,6 +55,7 @@ def remarks(receipt: Examined) -> list[str]:
     found += [f"after {receipt.postprocess}"] if receipt.postprocess else []
     found += [f"{receipt.steps} of {counted(receipt.planned, 'step')}"] if receipt.steps < receipt.planned else []
     found += ["unsafe diagnostics"] if receipt.unsafe else []
+    found += [f"weights of step {receipt.weights_of}"] if receipt.weights_of < receipt.steps else []
     return found
 
 

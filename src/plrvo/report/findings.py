@@ -40,7 +40,12 @@ def training_findings(run: Training) -> list[Finding]:
             Finding(Tone.warning, "Not private", "No noise was added. Nothing is claimed about anybody in the data.")
         ]
     found = [*_verdict(receipt), *_bounds(receipt)]
-    if run.history and not receipt.metrics_covered:
+    if run.stated:
+        text = (
+            "The metrics below stand in the receipt alone: no file of them lies beside it, and nothing was recomputed."
+        )
+        found.append(Finding(Tone.note, "Author's word", text))
+    elif run.history and not receipt.metrics_covered:
         text = "The receipt has no digest of metrics.jsonl: nothing shows that the metrics below are those of this run."
         found.append(Finding(Tone.warning, "Not covered", text))
     if receipt.steps < receipt.planned:

@@ -21,7 +21,7 @@ from plrvo.validate import InvalidArgument
 
 _PRIVATE = (JOURNAL, CHECKPOINT)  # what a private run leaves before its first receipt
 _SHOWN = "bracket delta budget task model examples noise exact steps planned sample_rate clip adjacency sampler "
-_SHOWN += "arithmetic randomness group dimension postprocess source searched"
+_SHOWN += "arithmetic randomness group dimension postprocess source searched stated"
 _EXPECTED = (
     "a folder of `plrvo train` or `plrvo reproduce`, a receipt, or a file with the result of `plrvo audit --json`"
 )
@@ -70,7 +70,9 @@ def _training(folder: Path, receipt: Path | None, name: str | None = None) -> Tr
         raise InvalidArgument("runs", str(metrics), "metrics with a number in step in every line")
     seconds = (metrics if receipt is None else receipt).stat().st_mtime
     day = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
-    return Training(name or folder.resolve().name, history, None if receipt is None else _receipt(receipt), day)
+    examined = None if receipt is None else _receipt(receipt)
+    stated = [] if examined is None or metrics.is_file() else examined.stated
+    return Training(name or folder.resolve().name, history or stated, examined, day, bool(stated))
 
 
 def _rows(metrics: Path) -> list[dict[str, Any]]:

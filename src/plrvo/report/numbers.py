@@ -40,7 +40,7 @@ def measured(value: float | None, name: str) -> Shown | None:
 
 def tell_metric(name: str, value: float) -> str:
     """Accuracies in per cent, everything else as it is."""
-    return f"{100 * value:.2f} %" if name == "accuracy" else f"{value:.4g}"
+    return f"{100 * value:.2f} %" if name == "accuracy" and 0 <= value <= 1 else f"{value:.4g}"
 
 
 def noise_words(given: Mapping[str, object]) -> str:

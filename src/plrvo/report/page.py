@@ -24,6 +24,7 @@ from plrvo.report.runs import Audits, Charged, Reproduction, Run, Training
 from plrvo.validate import counted, printable
 
 _FOLDED = 8  # runs, beyond which each opens when it is asked for
+_AUTHORS = "as the receipt's author says"
 
 
 def make_page(runs: Sequence[Run]) -> bytes:
@@ -127,7 +128,7 @@ def _private(run: Training, receipt: Examined) -> dict[str, Any]:
         "seeded": receipt.seeded,
         "searched": receipt.searched is not None,
         "warning": receipt.warning,
-        "metrics_covered": receipt.metrics_covered,
+        "metrics_from": "" if receipt.metrics_covered else _AUTHORS if run.stated else "not covered by the receipt",
         "meaning": coverage.meaning(receipt),
         "bracket_chart": figures.bracket_chart([("", bracket, None)], "The bracket") if run.verified else None,
         "density": None if density is None else {"chart": density[0], "sentence": density[1]},
@@ -176,7 +177,9 @@ def _comparison(runs: Sequence[Training], anchors: Mapping[int, str]) -> dict[st
                 "metric_name": run.metric or "",
                 "verified": run.verified,
                 "verdict": run.receipt.verdict if run.receipt else None,
-                "remarks": coverage.remarks(receipt) if receipt else ["no noise"],
+                "remarks": [*coverage.remarks(receipt), *([f"metrics {_AUTHORS}"] if run.stated else [])]
+                if receipt
+                else ["no noise"],
                 "seeded": receipt is not None and receipt.seeded,
                 "written": run.written,
                 "anchor": anchors[id(run)],

@@ -57,6 +57,7 @@ class Training:
     history: Sequence[Mapping[str, float]]
     receipt: Examined | None
     written: str | None = None  # the day of the receipt's file, or of its metrics
+    stated: bool = False  # whether `history` is the word of the receipt's author, and in no file
 
     @property
     def kind_of_noise(self) -> str:
@@ -73,9 +74,10 @@ class Training:
 
     @property
     def metric(self) -> str | None:
-        """The first of the usual names that the whole history has."""
-        names = [name for name in ("accuracy", "loss") if self.history and all(name in row for row in self.history)]
-        return names[0] if names else None
+        """The first of the usual names that the whole history has; an accuracy is from 0 to 1."""
+        if self.history and all(0 <= row.get("accuracy", -1) <= 1 for row in self.history):
+            return "accuracy"
+        return "loss" if self.history and all("loss" in row for row in self.history) else None
 
 
 @dataclass(frozen=True)

@@ -25,18 +25,18 @@ from plrvo.budget import Account
 from plrvo.budget.address import Address
 from plrvo.files import write_bytes
 from plrvo.noise import Noise
-from plrvo.records.choices import refuse_alone
+from plrvo.records.choices import GradSampleMode
 from plrvo.records.folder import RECEIPT
-from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.records.unit import check_author
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
+from plrvo.tasks.trainer_epochs import CountEpochs, EpochLoader, Epochs
 from plrvo.tasks.trainer_plan import Target, planned
+from plrvo.tasks.trainer_receipt import run_of, task_of
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.receipts import make_receipt
 from plrvo.training.trackers import Tracker, spent
-from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
@@ -81,10 +81,13 @@ class PrivateTrainer(Trainer):
 
     The objective is the model's own: for each example what the model computes as its loss when it is called with that
     example alone, and the mean over examples (`plrvo.tasks.objective`). `criterion(outputs, labels)` replaces it, and
-    gives a loss for each example, or their mean. What is logged goes to `trackers` (`plrvo.training.trackers`) and to
-    those of `report_to`; who made them closes them. `task` describes data and model in the receipt. Generators that are
-    not given are seeded by the operating system. `budget` is an account, or its file or URL, that the plan is charged
-    to.
+    gives a loss for each example, or their mean. With `grad_sample_mode="alone"` no example meets another
+    (`plrvo.training.alone`), whatever the model does with padding; it takes longer. An epoch ends where the examples
+    have been met once more on average (`plrvo.tasks.trainer_epochs`).
+
+    What is logged goes to `trackers` (`plrvo.training.trackers`) and to those of `report_to`; who made them closes
+    them. `task` describes data and model in the receipt. Generators that are not given are seeded by the operating
+    system. `budget` is an account, or its file or URL, that the plan is charged to.
 
     Processes that `torchrun` or `accelerate launch` started train one model: each computes its share of the plan's
     batches, noise is added once, and the first process alone writes checkpoints and the receipt.
@@ -130,6 +133,8 @@ class PrivateTrainer(Trainer):
         target = Target(target_epsilon, target_delta, noise)
         plan, args = planned(plan, target, model, args, train_dataset, clipping)  # type: ignore[arg-type]
         kept = refuse.checked_arguments(args, plan)
+        self._epochs = Epochs(plan.batch_share, plan.workload.steps)
+        kwargs["callbacks"] = [CountEpochs(self._epochs), *(kwargs.get("callbacks") or ())]
         super().__init__(model=model, args=kept, processing_class=processing_class, **kwargs)
         refuse.refuse_accelerator(self.accelerator)
         self.engine = PrivacyEngine(plan, postprocess=postprocess, budget=budget)
@@ -147,6 +152,8 @@ class PrivateTrainer(Trainer):
             self.add_callback(_Told(trackers))
         self._private: Any = None  # the model under its wrapper, from the first call on
         self._noisy: Any = None
+        self._saved_at = 0  # the step of the last checkpoint
+        self._weights_of: int | None = None  # the step of the best one, where it is loaded at the end
 
     def train(
         self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: list[str] | None = None
@@ -167,8 +174,7 @@ class PrivateTrainer(Trainer):
         done = super().train(resume_from_checkpoint=folder, ignore_keys_for_eval=ignore_keys_for_eval)
         wrapper: Any = self._private
         trained: Any = self.model
-        if self.args.save_strategy != "no" and done.global_step < self.args.max_steps:
-            self._save_checkpoint(wrapper, None)  # a run goes on from what it released last
+        self._keep_last()
         wrapper.to_standard_module()
         self.model_wrapped = trained
         self.save_model()
@@ -179,6 +185,18 @@ class PrivateTrainer(Trainer):
         metrics = {name: value for name, value in done.metrics.items() if name not in _PRIVATE_LOGS}
         # The loss of private examples is not released; NaN would look like a run that diverged.
         return TrainOutput(done.global_step, None, metrics)  # type: ignore[arg-type]
+
+    def _keep_last(self) -> None:
+        """A run that was stopped goes on from what it released last."""
+        step, keeps = self.state.global_step, self.args.save_strategy != "no" and not self.args.save_only_model
+        if keeps and self._saved_at != step < self.args.max_steps:
+            self._save_checkpoint(self._private, None)
+
+    def _load_best_model(self) -> None:
+        """As ever; the last weights, which a run goes on from, are saved before others are in their place."""
+        self._keep_last()
+        super()._load_best_model()
+        self._weights_of = self.state.best_global_step
 
     def _resumed_folder(self, given: Any) -> str | None:
         if not given:
@@ -198,6 +216,7 @@ class PrivateTrainer(Trainer):
 
         The first process's, which has drawn the noise; ledger, batches and optimizer are the same in all of them.
         """
+        self._saved_at = self.state.global_step
         if not self.is_world_process_zero():
             return
         rates: Any = self.lr_scheduler
@@ -216,7 +235,7 @@ class PrivateTrainer(Trainer):
             rates: Any = self.lr_scheduler
             rates.load_state_dict({**rates.state_dict(), **kept["schedule"]})
 
-    def get_train_dataloader(self) -> DataLoader[Any]:
+    def get_train_dataloader(self) -> Any:
         """Poisson batches at the plan's rate. The model and the optimizer become private with it."""
         collate = self._get_collator_with_removed_columns(self.data_collator, description="training")
         data: Any = self.train_dataset
@@ -230,7 +249,6 @@ class PrivateTrainer(Trainer):
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
-        refuse_alone(self._options["grad_sample_mode"])
         if self._options["grad_sample_mode"] == "auto":
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)
@@ -239,14 +257,19 @@ class PrivateTrainer(Trainer):
             module=shared,
             optimizer=self.create_optimizer(),
             data_loader=plain,
-            criterion=self._criterion,
-            steps_per_epoch=self.args.max_steps,  # the plan's steps: a Trainer counts epochs by the loader's length
+            criterion=self._loss_of_one if self._is_alone else self._criterion,
+            steps_per_epoch=self.args.max_steps,  # one stream of batches, which is cut into epochs here
             **self._options,
         )
         self._private, self._noisy, *criterion, loader = prepared
         self._criterion = criterion[0] if criterion else self._criterion
         self.optimizer = self._noisy
-        return loader
+        return EpochLoader(loader, self._epochs, lambda: self._noisy.steps_taken)
+
+    def set_initial_training_values(self, *args: Any, **kwargs: Any) -> Any:
+        """As ever, with as many epochs as there are: they need not have the same number of steps."""
+        _, *others = super().set_initial_training_values(*args, **kwargs)
+        return len(self._epochs.ends), *others
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
         """In several processes the private module: accelerate's own wrapper would add up gradients before the noise."""
@@ -263,21 +286,35 @@ class PrivateTrainer(Trainer):
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
         """Clip what a batch contributes, part by part; the Trainer calls the optimizer, which adds the noise."""
         model.train()
-        batch = dict(self._prepare_inputs(inputs))
+        batch: Any = inputs if self._is_alone else dict(self._prepare_inputs(inputs))
         most = self.args.per_device_train_batch_size
-        starts = range(0, max(1, len(labels_of(batch))), most)
+        starts = range(0, max(1, len(batch if self._is_alone else labels_of(batch))), most)
         for start in starts:
             last = start == starts[-1]
             self._noisy.signal_skip_step(do_skip=not last)
             self._noisy.zero_grad()
-            part = {name: value[start : start + most] for name, value in batch.items()}
-            with warnings.catch_warnings():
-                # PyTorch's remark about the first layer, whose input needs no gradient.
-                warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-                self._loss_of(self._private, part).backward()
+            self._backward(batch, slice(start, start + most))
             if not last:
                 self._noisy.step()
         return torch.zeros((), device=self.args.device)  # the loss of private examples is not for the logs
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether a batch is a list of examples, each collated by itself."""
+        return bool(self._options["grad_sample_mode"] == GradSampleMode.alone)
+
+    def _backward(self, batch: Any, part: slice) -> None:
+        if self._is_alone:
+            self._private.backward(batch[part])
+            return
+        with warnings.catch_warnings():
+            # PyTorch's remark about the first layer, whose input needs no gradient.
+            warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
+            self._loss_of(self._private, {name: value[part] for name, value in batch.items()}).backward()
+
+    def _loss_of_one(self, model: Any, example: Any) -> Any:
+        """The objective on an example that never meets another."""
+        return self._loss_of(model, dict(self._prepare_inputs(example)))
 
     def _loss_of(self, model: Any, batch: dict[str, Any]) -> Any:
         """The objective on a batch with its labels."""
@@ -303,13 +340,10 @@ class PrivateTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Without what is known of private examples, with both epsilons so far: for every tracker of `report_to`."""
         kept = {name: value for name, value in logs.items() if name not in _PRIVATE_LOGS}
-        plan, counted = self.engine.plan, self.state.epoch
+        plan = self.engine.plan
         if plan is not None and self._noisy is not None and self._noisy.steps_taken:
             kept |= spent(self.engine, plan.delta)
-            # Passes over the data, on average: the loader's one pass is all of the plan.
-            self.state.epoch = self._noisy.steps_taken * plan.batch_share
         super().log(kept, start_time)
-        self.state.epoch = counted
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Not counted: it would tell how long private examples are."""
@@ -323,22 +357,10 @@ class PrivateTrainer(Trainer):
 
     def _write_receipt(self) -> None:
         folder = Path(str(self.args.output_dir))
-        examples: Any = self.train_dataset
         trained: Any = self.model
-        task = {
-            "model": type(trained).__name__,
-            "trainable_parameters": trained_parameters(trained),
-            "examples": len(examples),
-            **self._task,
-        }
-        run = {
-            "optimizer": type(self._noisy.original_optimizer).__name__,
-            "learning_rate": self.args.learning_rate,
-            "schedule": str(self.args.lr_scheduler_type),
-            "seeded": self.engine.seeded,
-            "randomness": CALLERS_GENERATORS if self.engine.seeded else UNSEEDED,
-            "metrics": next((row for row in reversed(self.state.log_history) if "eval_loss" in row), None),
-        }
+        task = task_of(trained, self.train_dataset, self._task)
+        optimizer = self._noisy.original_optimizer
+        run = run_of(optimizer, self.args, self.engine.seeded, self.state.log_history, self._weights_of)
         weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), folder / TRAINED)
         if weights.name == TRAINED:
             trained_only = {name: p.detach().clone() for name, p in trained.named_parameters() if p.requires_grad}

@@ -45,7 +45,7 @@ from torch.utils.data import Dataset
 
 from plrvo.training.bound import Bound
 from plrvo.training.clipping.contributions import PerExample
-from plrvo.training.clipping.module import Book
+from plrvo.training.clipping.module import ACCUMULATED, Book
 from plrvo.training.kept import Contents, Digest
 from plrvo.training.state import generators_aside, seed_all, sums
 from plrvo.training.unwrap import unwrapped
@@ -260,7 +260,11 @@ class AloneModule(AbstractGradSampleModule):
         if not isinstance(examples, list):
             raise InvalidArgument("examples", type(examples).__name__, "a batch of the loader: a list of examples")
         if not self.book.is_empty:
-            raise ValueError("a second pass before optimizer.step() or zero_grad(): a step has one batch")
+            raise InvalidArgument(
+                "backward",
+                "a second pass before optimizer.step() or zero_grad()",
+                f"one for each step, which has one batch. {ACCUMULATED}",
+            )
         own = unwrapped(self._module)
         trainable = {id(p) for p in own.parameters() if p.requires_grad}
         if trainable != {id(p) for p in self._trained.values()}:

@@ -30,7 +30,10 @@ def _why(layer: nn.Module) -> str:
         return "normalises an example by the others of its batch: use GroupNorm"
     if isinstance(layer, _INSTANCE_NORMS):
         return "keeps statistics of examples: use track_running_stats=False"
-    return "hides what belongs to each example: use Opacus's layer of the same kind"
+    return (
+        "computes all examples in one piece, where the gradient of each cannot be seen: Opacus has one with the same "
+        "weights that computes in steps"
+    )
 
 
 def refuse_mixing(module: nn.Module) -> None:
@@ -41,7 +44,7 @@ def refuse_mixing(module: nn.Module) -> None:
             "module",
             type(module).__name__,
             f"layers that keep examples apart, but {'; '.join(found[:_SHOWN])}{more}. "
-            "PrivacyEngine.get_compatible_module(module) puts others in their place",
+            "model = PrivacyEngine.get_compatible_module(model) puts others in their place; the optimizer comes after",
         )
 
 

@@ -136,6 +136,15 @@ class PrivacyEngine(opacus.PrivacyEngine):
             raise InvalidArgument(name, type(value).__name__, "no change after make_private; make another engine")
         super().__setattr__(name, value)
 
+    def __repr__(self) -> str:
+        """What each step releases and how many were taken; an epsilon takes an account, and is asked for by itself."""
+        mechanism = self.mechanism or (Mechanism.of(self.plan) if self.plan else None)
+        steps = len(self.accountant)
+        taken = f"{steps} of {self.plan.workload.steps} steps" if self.plan else counted(steps, "step")
+        if mechanism is None:
+            return f"{type(self).__name__}(without a plan, {taken} taken)"
+        return f"{type(self).__name__}({mechanism}, {taken} taken{given.told_budget(self.plan)})"
+
     def make_private(
         self,
         *,
@@ -461,6 +470,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
 
     def _checked_dimension(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> int:
         refuse_private(module)
+        given.refuse_wrapped(module, optimizer)
         self.validate(module=module)
         given.check_module(module)
         given.check_optimizer(optimizer, module)

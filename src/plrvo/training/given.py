@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from opacus.grad_sample import AbstractGradSampleModule
+from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
@@ -26,6 +28,11 @@ def read_plan(plan: Any) -> Plan | None:
     if not isinstance(plan, str | os.PathLike):
         raise InvalidArgument("plan", plan, "a Plan or the file of one (`Plan.fitted` makes one for a noise)")
     return Plan.load(Path(plan))
+
+
+def told_budget(plan: Plan | None) -> str:
+    """What all steps of a plan may cost."""
+    return "" if plan is None or plan.epsilon is None else f", for epsilon {plan.epsilon:g} at delta {plan.delta:g}"
 
 
 def plan_for(plan: Plan, dimension: int) -> Plan:
@@ -60,6 +67,25 @@ def without_compile(module: nn.Module) -> nn.Module:
             stacklevel=3,
         )
     return eager
+
+
+def refuse_wrapped(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Opacus's wrappers, and those that `make_private` has returned: it wraps by itself."""
+    for name, m in module.named_modules():
+        if isinstance(m, AbstractGradSampleModule):
+            plain = ".".join(filter(None, ("module", name, "_module")))
+            raise InvalidArgument(
+                "module",
+                type(m).__name__,
+                f"the plain module, {plain}, and the plain optimizer: make_private puts its own wrappers around both",
+            )
+    if isinstance(optimizer, DPOptimizer):
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            "the plain optimizer, optimizer.original_optimizer, and the plain module: make_private puts its own "
+            "wrappers around both",
+        )
 
 
 def check_module(module: nn.Module) -> None:

@@ -36,7 +36,10 @@ WITHIN = (
 )
 
 # What is left where a fix is not obvious: examples that never meet cannot change each other's gradients.
-ALONE = 'Or train with make_private(grad_sample_mode="alone"), in which no example sees another'
+ALONE = (
+    'Or train with grad_sample_mode="alone" (an argument of make_private and of PrivateTrainer), in which no example '
+    "sees another"
+)
 
 
 class NotASum(RuntimeError):

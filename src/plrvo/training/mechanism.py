@@ -30,6 +30,10 @@ class Mechanism:
     most_steps: int | None = None
     correlation: Correlation | None = None
 
+    def __str__(self) -> str:
+        work = self.step
+        return f"{self.noise}, clip {work.clip:g}, {self.clipping} clipping, rate {work.sample_rate:.4g}"
+
     @staticmethod
     def of(plan: Plan) -> Mechanism:
         """That of a plan."""

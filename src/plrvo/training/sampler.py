@@ -178,7 +178,9 @@ def size_of(loader: DataLoader[Any]) -> int:
     """The number of examples."""
     if isinstance(loader, DPDataLoader):
         raise InvalidArgument(
-            "data_loader", "DPDataLoader", "a plain DataLoader; Poisson sampling is the engine's part"
+            "data_loader",
+            type(loader).__name__,
+            "the DataLoader that it was made from: the engine draws Poisson batches by itself, at the rate of that one",
         )
     try:
         size = len(loader.dataset)  # type: ignore[arg-type]

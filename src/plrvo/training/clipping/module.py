@@ -30,6 +30,12 @@ from plrvo.training.unwrap import unwrapped
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
 
+# What stands in the place of several small batches for one step.
+ACCUMULATED = (
+    "In the place of accumulation by hand, give the DataLoader the size of all of them as its batch_size; if that does "
+    "not fit into memory, opacus.utils.batch_memory_manager.BatchMemoryManager cuts a batch into parts"
+)
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -263,10 +269,11 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     def _open_book(self, rows: int) -> None:
         if not self.book.is_empty:
-            raise ValueError(
-                "a second pass after loss.backward(), before optimizer.step() or zero_grad(): gradients of two batches "
-                "must not mix. Add the losses of several passes on one batch up, and call backward() once; "
-                "BatchMemoryManager is for batches that do not fit into memory"
+            raise InvalidArgument(
+                "backward",
+                "a second pass before optimizer.step() or zero_grad()",
+                f"one for each step: gradients of two batches must not mix. {ACCUMULATED}. Of several passes on one "
+                "batch the losses are added up, and backward() is called once",
             )
         self.book.batch_size = rows
 
