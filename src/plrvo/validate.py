@@ -210,6 +210,21 @@ def plain_number(value: Any) -> Any:
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
 
 
+def spelled_number(kind: type[int] | type[float], text: str) -> Any:
+    """The number that a text spells, or ValueError; Python would take 1_1, a slip for 1.1, for 11.
+
+    >>> spelled_number(float, "1e-5"), spelled_number(int, "30")
+    (1e-05, 30)
+    >>> spelled_number(float, "1_1")
+    Traceback (most recent call last):
+        ...
+    ValueError: 1_1 is no number
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text} is no number")
+    return kind(text)
+
+
 def truth_value(**arguments: Any) -> None:
     """True or False, and nothing that merely counts as one of them."""
     for name, value in arguments.items():

@@ -89,6 +89,15 @@ def test_an_answer_that_has_no_room_is_bad_output(words):
     assert (done.returncode, done.stderr) == (2, "plrvo: standard output: No space left on device\n")
 
 
+def test_a_command_that_is_stopped_says_so(monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("plrvo.cli.account.epsilon", stopped)
+    assert main(UNREAD["account"]) == 130
+    assert capsys.readouterr().err == "plrvo: stopped\n"
+
+
 def test_an_end_of_another_kind_is_passed_on(monkeypatch):
     def end(*_, **__):
         raise SystemExit(7)

@@ -35,11 +35,15 @@ account --noise-multiplier | --noise-multiplier (missing): expected
 account --noise-multiplier x | --noise-multiplier x: expected a number
 {GAUSSIAN} | --noise (missing)
 {GAUSSIAN} --noise-multiplier 0 | --noise-multiplier 0.0
-{GAUSSIAN} --noise-multiplier 1_1 | --noise-multiplier 1_1: expected a number without underscores
+{GAUSSIAN} --noise-multiplier 1_1 | --noise-multiplier 1_1: expected a number in plain digits
 account --noise-multiplier 1 --sample-rate 0_1 --steps 3 | --sample-rate 0_1: expected a number
-account --noise-multiplier 1 --sample-rate 0.1 --steps=3_0 | --steps 3_0: expected a number without underscores
+account --noise-multiplier 1 --sample-rate 0.1 --steps=3_0 | --steps 3_0: expected a number in plain digits
 {GAUSSIAN} --noise-multiplier 1.1 --noise-multiplier=0.5 | --noise-multiplier 0.5: expected once; --noise-multiplier 1.1
 calibrate --epsilon 1 --noise gamma --k 1e300 --clip 1 --dimension 9 {WORK} | --k 1e+300: expected another value
+tune digits --epsilon 3 --vary lr=1_0:100 | --vary lr=1_0:100: expected numbers
+{TRAIN_TINY} | --epsilon 1e-09: expected at least 1e-06 to compare noises
+audit clipbkd --epsilon 1 --noise laplace --models 0 | --models 0: expected a whole number of at least 1
+{MECHANISM} --claim 1_0 | --claim 1_0: expected
 {DESIGN} --save . | --save .: expected the name of a file; this is a folder
 design --epsilon 1 --dimension 9 --minutes 1e300 --speed 1000 --dataset-size 60000 | --minutes 1e+300: expected fewer
 {GAUSSIAN} --noise-multiplier nan | --noise-multiplier nan
@@ -176,6 +180,7 @@ reproduce table-cnn-mnst | did you mean table-cnn-mnist
 def invocations():
     names = {"WORK": WORK, "LAPLACE": LAPLACE, "GAUSSIAN": GAUSSIAN, "TRAIN": TRAIN, "DESIGN": DESIGN}
     lines = INVOCATIONS.strip().splitlines()
+    names["TRAIN_TINY"] = "train digits --epsilon 1e-9 --steps 3"
     return [line.format(**names, MECHANISM=MECHANISM).rpartition(" | ")[::2] for line in lines]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,12 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, capsys, arguments, l
     assert line in told.err
     assert told.err.count("\n") == 1
     assert not out.exists() or not list(out.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--keep-trials"], ["--held-out", "0.5"], ["--trials-mean", "3"], ["--grid"]])
+def test_what_a_search_began_with_is_not_changed_on_resume(tmp_path, capsys, words):
+    assert main(["tune", "--resume", "--out", str(tmp_path), *words]) == 2
+    assert re.match(rf"plrvo: {words[0]} \S+: expected no value beside --resume", capsys.readouterr().err)
 
 
 def test_resume_of_nothing_is_refused(tmp_path, capsys):

@@ -22,7 +22,7 @@ from plrvo.audit.statistics import (
     trials_needed,
 )
 from plrvo.noise import Noise
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, spelled_number
 
 Array = NDArray[np.float64]
 
@@ -170,7 +170,7 @@ def claimed_epsilon(claim: str, noise: Noise, work: Workload, delta: float) -> f
 def claimed_number(claim: str) -> float:
     """The epsilon of a claim that is a number."""
     try:
-        value = float(claim)
+        value = spelled_number(float, claim)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:

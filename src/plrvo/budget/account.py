@@ -65,7 +65,7 @@ class Standing:
 
     def __str__(self) -> str:
         least, most = self.left
-        return f"left is at least {rounded_down(least)} and at most {rounded_up(most)} of epsilon {self.epsilon:g}"
+        return f"left is at least {rounded_down(least)} and at most {rounded_up(most)} of epsilon {self.epsilon:.15g}"
 
 
 @dataclass(frozen=True)

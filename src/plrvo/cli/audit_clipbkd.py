@@ -17,6 +17,7 @@ from plrvo.cli import options, show
 from plrvo.cli.noise_options import NOT_GIVEN, with_noise_options
 from plrvo.cli.options import WORK
 from plrvo.noise import Noise, Specification
+from plrvo.validate import positive_integer
 
 
 class DataKind(StrEnum):
@@ -114,6 +115,7 @@ def clipbkd(
     """
     if plot is not None:
         check_plot(plot)
+    positive_integer(models=models)
     from plrvo.audit import clipbkd as attack
     from plrvo.tasks.poisoned import load_poisoned
 

@@ -50,7 +50,7 @@ def create(
     if as_json:
         show.print_json(_told(state))
     else:
-        print(printable(f"{state.name}: epsilon {epsilon:g} at delta {delta:g}, {state.adjacency}"))
+        print(printable(f"{state.name}: epsilon {epsilon:.15g} at delta {delta:.15g}, {state.adjacency}"))
     return 0
 
 
@@ -67,7 +67,7 @@ def show_(file: FileArgument, as_json: options.JsonOption = False) -> int:
         return 0
     standing = state.standing()
     closed = ", closed" if state.closed else ""
-    print(printable(f"{state.name}: epsilon {standing.epsilon:g} at delta {standing.delta:g}{closed}"))
+    print(printable(f"{state.name}: epsilon {standing.epsilon:.15g} at delta {standing.delta:.15g}{closed}"))
     print(printable(f"adjacency: {state.adjacency}"))
     attacked = f"(an attacker reaches at least {show.rounded_down(standing.lower)})"
     print(f"spent: {show.rounded_up(standing.spent)}, however plans were chosen after earlier runs {attacked}")

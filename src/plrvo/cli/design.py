@@ -22,13 +22,12 @@ from plrvo.cli.signs import Signs
 from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import FEWEST_STEPS, batches, proposed
 from plrvo.designer.designed import design as search
+from plrvo.designer.recommendation import WITHOUT_LIMITS, check_comparable
 from plrvo.files import check_figure, check_writable, write_figure
 from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 
 _CLIPS = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # the smallest where none is given: the first that will do
 _EXAMPLE = "plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010"
-_LEAST_BUDGET = 1e-6  # noise for less takes minutes to compare
-_ELSEWHERE = "`plrvo calibrate --noise gaussian` fits Gaussian noise, which has no such limits"
 _MOST_PASSES = 1e15  # of examples: more are no whole numbers of steps
 _PATIENCE = 1.0  # seconds after which a bar appears
 
@@ -270,7 +269,7 @@ def _searched(smallest: float | None, largest: float | None, found_at: Callable[
             refused = error
     tried = "" if smallest is not None else f" (no clip from {clips[0]:g} down to {clips[-1]:g} does)"
     expected = refused.expected if smallest is not None else refused.expected.partition(", or ")[0]
-    raise InvalidArgument("epsilon", refused.value, f"{expected}{tried}; {_ELSEWHERE}")
+    raise InvalidArgument("epsilon", refused.value, f"{expected}{tried}; {WITHOUT_LIMITS}")
 
 
 def _check_asked(epsilon: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> None:
@@ -278,9 +277,7 @@ def _check_asked(epsilon: float | None, sample_rate: float | None, steps: int | 
         required(epsilon=epsilon, sample_rate=sample_rate, steps=steps, dimension=dimension)
     except InvalidArgument as error:
         raise InvalidArgument(error.argument, None, f"{error.expected}; for example: {_EXAMPLE}") from None
-    positive(epsilon=epsilon)
-    if epsilon < _LEAST_BUDGET:  # type: ignore[operator]
-        raise InvalidArgument("epsilon", epsilon, f"at least {_LEAST_BUDGET:g} to compare noises; {_ELSEWHERE}")
+    check_comparable(epsilon)  # type: ignore[arg-type]
 
 
 def _workload(clip: float | None, sample_rate: float | None, steps: int | None, dimension: int | None) -> Workload:

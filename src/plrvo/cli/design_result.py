@@ -20,7 +20,7 @@ def tell_verdict(path: Path, plan: Plan, budget: float) -> None:
     kept = plan.bracket.certified <= budget
     console = Console(highlight=False)
     console.print(
-        f"{show.harmless(str(path))}: {'keeps' if kept else 'misses'} the budget of {budget:g}.", soft_wrap=True
+        f"{show.harmless(str(path))}: {'keeps' if kept else 'misses'} the budget of {budget:.15g}.", soft_wrap=True
     )
     console.print(f"{show.capital(show.described(plan.noise, plan.workload.clip))}: {show.bracket_line(plan.bracket)}.")
 
@@ -101,10 +101,10 @@ def _print_miss(console: Console, found: Design) -> None:
         return
     published = found.problem.accountant is Accountant.published and found.feasible
     console.print(
-        f"The published figure meets the budget of {budget:g}; what is certified is {certified}. Claim that, or use "
+        f"The published figure meets the budget of {budget:.15g}; what is certified is {certified}. Claim that, or use "
         "--accountant certified."
         if published
-        else f"The budget of {budget:g} is missed: certified is {certified}.",
+        else f"The budget of {budget:.15g} is missed: certified is {certified}.",
         style="bold red",
     )
 

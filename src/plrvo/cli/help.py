@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -216,6 +217,14 @@ class Command(_Described, TyperCommand):
             ctx.fail(problem)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
+
+    def invoke(self, ctx: Any) -> Any:
+        """Ctrl-C is told, by the command itself or here: typer would end without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("plrvo: stopped", file=sys.stderr)
+            ctx.exit(130)
 
 
 class Group(_Described, TyperGroup):

@@ -13,7 +13,7 @@ from plrvo.accounting import Workload
 from plrvo.noise import Gaussian, Specification
 from plrvo.noise.specification import OPTIONS
 from plrvo.tasks.job import Job
-from plrvo.validate import InvalidArgument, required
+from plrvo.validate import InvalidArgument, required, spelled_number
 
 NOISE, WORK, BUDGET = "Noise", "Workload", "Budget"  # panels of --help
 
@@ -26,9 +26,7 @@ def read_rate(text: str) -> float:
     """
     above, _, below = str(text).partition("/")
     try:
-        if "_" in text:  # which Python takes for nothing: 0_1 for 1
-            raise ValueError
-        return float(above) / float(below or 1)
+        return float(spelled_number(float, above) / spelled_number(float, below or "1"))
     except (ValueError, ZeroDivisionError):
         raise typer.BadParameter(f"'{text}' is not a number") from None  # which names the option
 

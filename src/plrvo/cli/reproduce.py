@@ -23,7 +23,7 @@ from plrvo.paper.entry import Context, Entry, Group, Scale
 from plrvo.paper.flags import remark_of
 from plrvo.paper.reproduce import EPSILONS, Reproduction, columns
 from plrvo.paper.wording import told
-from plrvo.validate import InvalidArgument, installing
+from plrvo.validate import InvalidArgument, installing, printable
 
 _GROUPS = {
     Group.paper: "Tables and figures of the paper",
@@ -79,7 +79,7 @@ def reproduce(
         with Signs(name), StepProgress(name) as bar:
             found = Reproduction(entry, folder, context).run(bar.rows)
     except KeyboardInterrupt:
-        print(f"plrvo: stopped; the same command goes on from {folder}", file=sys.stderr)
+        print(f"plrvo: stopped; the same command goes on from {printable(str(folder))}", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         show.print_json(found)

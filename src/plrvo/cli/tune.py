@@ -23,6 +23,7 @@ from plrvo.tasks.tuning.tuning import HELD_OUT
 from plrvo.validate import InvalidArgument, positive_integer, printable
 
 SEARCH = "Search"
+TRIALS_MEAN = 10.0
 NAMES = {"epsilon", "model", "seed", "data_dir", "trainable", "max_length", "learning_rate", "optimizer", "schedule"}
 NAMES |= {"average", "momentum", "weight_decay", "postprocess", "clipping", "grad_sample_mode", "limit", "data"}
 NAMES |= {"physical_batch", "evaluate_every", "noise", "delta", "budget", "clip", "sample_rate", "steps"}
@@ -55,7 +56,7 @@ def tune(
     ] = None,
     trials_mean: Annotated[
         float, typer.Option("--trials-mean", help="How many trials there are on average.", rich_help_panel=SEARCH)
-    ] = 10.0,
+    ] = TRIALS_MEAN,
     distribution: Annotated[
         Distribution,
         typer.Option(
@@ -121,7 +122,16 @@ def tune(
     positive_integer(jobs=jobs)
     words = {name: value for name, value in {"task": task, **asked}.items() if value is not None}
     if resume:
+        search: dict[str, tuple[Any, Any]] = {
+            "trials_mean": (trials_mean, TRIALS_MEAN),
+            "distribution": (distribution, Distribution.geometric),
+            "eta": (eta, None),
+            "grid": (grid, False),
+            "held_out": (held_out, HELD_OUT),
+            "keep_trials": (keep_trials, False),
+        }
         others = {**words, **({"vary": vary} if vary else {})}
+        others |= {name: value for name, (value, usual) in search.items() if value != usual}
         for name, value in others.items():
             raise InvalidArgument(name, value, "no value beside `resume`: a search goes on as it was begun")
         State.read(out)

@@ -53,8 +53,8 @@ def misread(command: Any, words: Sequence[str]) -> Iterator[str]:
         if parameter is None or getattr(parameter, "is_flag", False):
             continue
         value = value if sign else next(rest, "")
-        if "_" in value and kind_of(command, parameter) in (float, int):
-            yield f"{name} {value}: expected a number without underscores"
+        if ("_" in value or not value.isascii()) and kind_of(command, parameter) in (float, int):
+            yield f"{name} {value}: expected a number in plain digits"
         if parameter in once and not parameter.multiple:
             yield f"{name} {value}: expected once; {once[parameter]} stands before it"
         once[parameter] = f"{name} {value}"

@@ -13,7 +13,10 @@ from plrvo.accounting import Clipping, Ledger, Plan, Workload
 from plrvo.accounting.correlated import Correlation
 from plrvo.accounting.printed import rounded_up
 from plrvo.noise import Gaussian, Laplace, Specification
+from plrvo.validate import InvalidArgument, positive
 
+LEAST_BUDGET = 1e-6  # noise for less takes minutes to compare
+WITHOUT_LIMITS = "`plrvo calibrate --noise gaussian` fits Gaussian noise, which has no such limits"
 _WORTH_IT = 1.001  # by how much Gaussian noise has to be beaten by a less usual one, as `compare` has it
 
 
@@ -23,6 +26,13 @@ class Recommended:
 
     plan: Plan
     reason: str
+
+
+def check_comparable(epsilon: float) -> None:
+    """Refuse a budget for which it would take minutes to compare noises."""
+    positive(epsilon=epsilon)
+    if epsilon < LEAST_BUDGET:
+        raise InvalidArgument("epsilon", epsilon, f"at least {LEAST_BUDGET:g} to compare noises; {WITHOUT_LIMITS}")
 
 
 def recommend(
@@ -45,6 +55,7 @@ def recommend(
     >>> recommend(work, epsilon=1.0, delta=1e-5).plan.noise.kind
     'gaussian'
     """
+    check_comparable(epsilon)
 
     def fitted(kind: str, reason: str) -> Recommended:
         return Recommended(Plan.fitted(Specification(kind), work, delta, epsilon, correlation, clipping), reason)

@@ -151,11 +151,13 @@ def _render(template: str, **values: Any) -> str:
 def _headline(question: Question, noise: Noise | None, epsilon: float, certified: bool) -> str:
     delta, more = rounded_up(question.delta), "" if certified else " so far"
     if noise is None:
-        return f"No noise of this page certifies epsilon {question.epsilon:g} by moments{more}."
+        return f"No noise of this page certifies epsilon {question.epsilon:.15g} by moments{more}."
     if question.epsilon is None:
         return f"Epsilon is at most {rounded_up(epsilon)} at delta {delta}{more}."
     size = f"{noise.distortion / question.clip:.4g}"
-    return f"Epsilon {question.epsilon:g} at delta {delta} takes {noise.kind} noise of about E|z| = {size} clips{more}."
+    return (
+        f"Epsilon {question.epsilon:.15g} at delta {delta} takes {noise.kind} noise of about E|z| = {size} clips{more}."
+    )
 
 
 def _meaning(question: Question, noise: Noise | None) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from plrvo import validate
 from plrvo.accounting import Workload
 from plrvo.noise import Noise, Specification
-from plrvo.validate import InvalidArgument
+from plrvo.validate import InvalidArgument, spelled_number
 
 KINDS = ("gaussian", "laplace", "gamma")
 _LONGEST = 2000  # characters of a link
@@ -130,14 +130,13 @@ class Question:
         if len(query) > _LONGEST:
             raise InvalidArgument("link", query[:40] + "...", f"at most {_LONGEST} characters")
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
-        given = {name: value for name, value in pairs if value != ""}
         names = [field.name for field in fields(Question)]
         for i, (name, value) in enumerate(pairs):
             if name not in names:
                 raise InvalidArgument(name, value, f"a name that the page has: {', '.join(names)}")
             if name in (other for other, _ in pairs[:i]):
                 raise InvalidArgument(name, value, "each name once")
-        return _with_usual({name: _value(name, text) for name, text in given.items()})
+        return _with_usual({name: _value(name, text) for name, text in pairs})
 
 
 def _within_limits(name: str, value: float) -> None:
@@ -159,9 +158,7 @@ def _value(name: str, text: str) -> str | float | int:
     if name == "noise":
         return text
     try:
-        if "_" in text:  # which Python takes for nothing: 1_1 for 11
-            raise ValueError
-        return int(text) if name in _WHOLE else float(text)
+        return spelled_number(int if name in _WHOLE else float, text)
     except ValueError:
         raise InvalidArgument(name, text, "a whole number" if name in _WHOLE else "a number") from None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plrvo.noise import Keystream
-from plrvo.validate import InvalidArgument, number, shortened
+from plrvo.validate import InvalidArgument, number, shortened, spelled_number
 
 # Settings of the learning alone: what is made of noisy sums is free of privacy cost.
 _LEARNING = ("learning_rate", "momentum", "weight_decay", "average")
@@ -139,7 +139,7 @@ def _value(name: str, part: str, text: str) -> Any:
     if name in _NAMED:
         return part
     try:
-        return int(part) if name == "steps" else float(part)
+        return spelled_number(int if name == "steps" else float, part)
     except ValueError:
         kind = "whole numbers" if name == "steps" else "numbers"
         raise InvalidArgument("vary", text, f"{kind}; {shortened(part)} is none") from None
