@@ -174,7 +174,7 @@ def test_gradients_of_two_batches_do_not_mix() -> None:
     _, model, optimizer, loss, _ = private(mode="bookkeeping")
     x, y = small_data().tensors
     loss(model(x[:3]), y[:3]).backward()
-    with pytest.raises(ValueError, match=r"a second pass after.* call backward\(\) once"):
+    with pytest.raises(InvalidArgument, match=r"a second pass before.* backward\(\) is called once"):
         model(x[:3])
     optimizer.zero_grad()
     loss(model(x[:3]), y[:3]).backward()
