@@ -69,10 +69,14 @@ def test_metrics_of_a_loop_of_ones_own_are_shown_as_its_authors_word(tmp_path):
 
 
 def test_a_history_in_a_receipt_is_drawn_without_the_epsilons_that_nobody_recomputed(tmp_path):
-    rows = [{"step": step, "accuracy": step / 4, "epsilon_certified": 0.01} for step in (1, 2, 3)]
+    rows = [
+        {"step": n, "accuracy": n / 4, "epsilon_certified": 0.01, "epsilon": 0.02, "my_epsilon": 0.03}
+        for n in (1, 2, 3)
+    ]
     page = Elements(page_of(own_loop(tmp_path / "own", {"history": rows})))
     assert "Test accuracy over steps" in page.text
     assert "Certified epsilon over steps" not in page.text
+    assert not page.quantities("metric-epsilon") | page.quantities("metric-my_epsilon")
     assert page.quantities("metric-accuracy") == {"0.75"}
 
 

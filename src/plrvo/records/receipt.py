@@ -260,9 +260,7 @@ class Receipt(Mapping[str, Any]):
         for row in rows if self.document.get("metrics") is None else []:
             numbers = {name: as_number(value) for name, value in row.items()} if isinstance(row, dict) else {}
             # Epsilons are recomputed or not shown.
-            known = {
-                name: value for name, value in numbers.items() if value is not None and name != "epsilon_certified"
-            }
+            known = {name: value for name, value in numbers.items() if value is not None and "epsilon" not in name}
             if known.keys() - {"step"}:
                 found.append({"step": float(self.steps), **known})
         return found
