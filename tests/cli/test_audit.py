@@ -190,6 +190,19 @@ def test_every_audit_tries_the_claim_of_a_receipt(capsys, tmp_path, trained):
     assert result["workload"]["dimension"] == known["plan"]["workload"]["dimension"]
 
 
+def test_a_run_that_was_charged_is_not_repeated_for_nothing_without_a_word(capsys, tmp_path):
+    account, out = str(tmp_path / "digits.budget"), tmp_path / "run"
+    assert main(["budget", "create", account, "--epsilon", "20", "--delta", "1e-3"]) == 0
+    small = ["--model", "logistic", "--noise", "laplace", "--epsilon", "8", "--steps", "4", "--seed", "1"]
+    assert main(["train", "digits", *small, "--budget", account, "--out", str(out), "--json"]) == 0
+    again = ["audit", "one-run", "--canaries", "50", "--receipt", str(out / "receipt.json"), "--seed", "1", "--json"]
+    capsys.readouterr()
+    assert main(again) == 0
+    assert "is charged to none without --budget" in capsys.readouterr().err
+    assert main([*again, "--budget", account]) == 0
+    assert "is charged to none" not in capsys.readouterr().err
+
+
 def test_a_run_of_an_optimizer_without_momentum_is_repeated(capsys, tmp_path):
     small = ["--model", "logistic", "--noise", "laplace", "--epsilon", "8", "--steps", "4", "--optimizer", "adam"]
     assert main(["train", "digits", *small, "--seed", "1", "--out", str(tmp_path), "--json"]) == 0

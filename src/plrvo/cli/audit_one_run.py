@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,9 @@ from plrvo.tasks.catalog import FAMILIES
 from plrvo.tasks.job import Job
 from plrvo.validate import InvalidArgument
 
+_UNCHARGED = (
+    "that run was charged to an account; this one is one more on its data, and is charged to none without --budget"
+)
 _WISHES = ("model", "noise", "epsilon", "clip", "sample_rate", "steps", "delta", "learning_rate")
 _ATTACK = (
     "data_dir",
@@ -67,6 +71,8 @@ def one_run(
             described.check(fitted=asked["epsilon"] is not None)
             wishes["noise"] = described.noise(clip=1.0)  # whatever the clip is
     else:
+        if run.receipt.get("budget") is not None and asked["budget"] is None:
+            print(f"plrvo: warning: {_UNCHARGED}", file=sys.stderr)
         wishes = _as_in(run, asked["canary"])
     seed = new_seed() if asked["seed"] is None else asked["seed"]
     attack = {name: asked[name] for name in _ATTACK if asked[name] is not None}
