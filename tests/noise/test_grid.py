@@ -1,5 +1,7 @@
 """Noise on a grid: its law, its moments against sums over the integers, and what is refused."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -165,11 +167,12 @@ def test_on_a_fine_grid_the_discrete_moment_is_the_continuous_one() -> None:
 )
 def test_certified_is_that_of_the_continuous_noise_at_the_longer_clip(base: Noise, work: Workload) -> None:
     noise = GridNoise(base, 2.0**-9)
-    longer = Workload(work.sample_rate, work.steps, work.clip + 2.0**-10 * work.dimension**0.5, work.dimension)
+    longest = noise.sensitivity(work.clip, work.dimension)
+    assert (2 * (Fraction(longest) - Fraction(work.clip)) / Fraction(noise.cell)) ** 2 >= work.dimension  # rounded up
+    assert longest == pytest.approx(work.clip + 2.0**-10 * work.dimension**0.5, rel=1e-14)
+    longer = Workload(work.sample_rate, work.steps, longest, work.dimension)
     exact, continuous = (certified_epsilon([(n, w)], 1e-5) for n, w in ((noise, work), (base, longer)))
-    assert exact.value == pytest.approx(continuous.value, rel=1e-9)
-    assert exact.value >= continuous.value * (1 - 1e-12)  # each is rounded outwards by itself
-    assert exact.method == continuous.method
+    assert exact == continuous
 
 
 @pytest.mark.parametrize("base", BASES, ids=repr)
