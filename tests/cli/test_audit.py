@@ -85,15 +85,17 @@ def test_an_audit_resumes_from_its_state_and_draws_its_figure(capsys, tmp_path):
 def test_clipbkd_sweeps_epsilons(capsys, tmp_path):
     write_fashion(tmp_path / "fashion-mnist")
     figure = tmp_path / "audit.svg"
-    arguments = ["audit", "clipbkd", "--data-dir", str(tmp_path), "--steps", "10", "--models", "40", "--seed", "1"]
-    result = run(capsys, 0, *arguments, "--noise", "laplace", "--epsilon", "1", "--epsilon", "4", "--plot", str(figure))
+    arguments = ["audit", "clipbkd", "--data-dir", str(tmp_path), "--models", "40", "--seed", "1"]
+    sweep = ["--noise", "laplace", "--steps", "10", "--epsilon", "1", "--epsilon", "4", "--plot", str(figure)]
+    result = run(capsys, 0, *arguments, *sweep)
     assert [row["epsilon_claimed"] for row in result["rows"]] == pytest.approx([1.0, 4.0], rel=1e-3)
     assert [row["runs"] for row in result["rows"]] == [40, 40]
     assert result["verdict"] == "consistent"
     assert b"<svg" in figure.read_bytes()
     broken = ["--noise", "laplace", "--epsilon", "0.1", "--without", "noise", "--steps", "50", "--sample-rate", "0.5"]
     assert run(capsys, 1, *arguments, *broken)["without"] == "noise"
-    one = run(capsys, 0, *arguments, "--noise", "gamma", "--k", "20", "--theta", "0.01", "--model", "fnn")
+    gamma = ["--noise", "gamma", "--k", "20", "--theta", "0.01", "--model", "fnn", "--steps", "10"]
+    one = run(capsys, 0, *arguments, *gamma)
     assert {"epsilon_audited", "confidence", "epsilon_claimed", "verdict"} <= set(one)
 
 

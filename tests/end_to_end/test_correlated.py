@@ -120,6 +120,13 @@ def test_a_saved_plan_with_a_correlation_trains(trained, tmp_path, capsys):
     assert all(ours[name].equal(theirs[name]) for name in theirs)
 
 
+def test_no_noise_has_no_correlation(tmp_path, capsys):
+    words = ["train", "digits", "--model", "logistic", "--noise", "none", "--correlation", "tree", "--epochs", "2"]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 2
+    assert "plrvo: --correlation tree: expected" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -135,7 +142,6 @@ def test_a_saved_plan_with_a_correlation_trains(trained, tmp_path, capsys):
         (["--correlation", "tree", "--epochs", "2", "--separation", "50"], "--separation 50"),
         (["--correlation", "tree", "--epochs", "2", "--restart-every", "0"], "--restart-every 0"),
         (["--correlation", "tree", "--epochs", "2", "--clipping", "l1"], "--clipping l1"),
-        (["--correlation", "tree", "--epochs", "2", "--noise", "none"], "--correlation tree"),
         (["--correlation", "tree", "--epochs", "2", "--audit", "100"], "--audit 100"),
         (["--correlation", "tree:cyclic", "--epochs", "2"], "--correlation tree:cyclic"),
         (["--correlation", "banded:50:cyclic", "--epochs", "2"], "--correlation banded:50:cyclic"),
