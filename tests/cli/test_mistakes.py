@@ -38,7 +38,6 @@ account --noise-multiplier x | --noise-multiplier x: expected a number
 {GAUSSIAN} --noise-multiplier 1_1 | --noise-multiplier 1_1: expected a number in plain digits
 account --noise-multiplier 1 --sample-rate 0_1 --steps 3 | --sample-rate 0_1: expected a number
 account --noise-multiplier 1 --sample-rate 0.1 --steps=3_0 | --steps 3_0: expected a number in plain digits
-{GAUSSIAN} --noise-multiplier 1.1 --noise-multiplier=0.5 | --noise-multiplier 0.5: expected once; --noise-multiplier 1.1
 calibrate --epsilon 1 --noise gamma --k 1e300 --clip 1 --dimension 9 {WORK} | --k 1e+300: expected another value
 tune digits --epsilon 3 --vary lr=1_0:100 | --vary lr=1_0:100: expected numbers
 {TRAIN_TINY} | --epsilon 1e-09: expected at least 1e-06 to compare noises
@@ -196,6 +195,14 @@ def test_a_bad_invocation_is_one_line_that_names_the_argument(words, named, tmp_
         assert named in lines[0]
         assert re.match(r"plrvo: \S.*?: (expected |no such )", lines[0]), lines[0]
     assert not list(tmp_path.iterdir())
+
+
+def test_of_an_option_that_comes_twice_the_last_is_taken_and_said(capsys):
+    words = f"{GAUSSIAN} --noise-multiplier 1.1 --noise-multiplier=2 --json".split()
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert '"sigma": 2.0' in told.out
+    assert told.err == "plrvo: warning: --noise-multiplier 2 is taken; --noise-multiplier 1.1 before it is not\n"
 
 
 def test_there_are_a_hundred_of_them():

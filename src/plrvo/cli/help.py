@@ -21,6 +21,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
+from plrvo.validate import printable
+
 NARROWEST, WIDEST = 60, 100
 _COLUMN = 28  # where what an option does begins
 _EXAMPLE = "Example:"
@@ -211,10 +213,12 @@ class Command(_Described, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_TYPED] = tuple(args)
-        from plrvo.cli.usage import misread  # which is about the words of commands, and so of this one
+        from plrvo.cli.usage import dropped, misread  # which are about the words of commands, and so of this one
 
         if (problem := next(misread(self, args), None)) is not None:
             ctx.fail(problem)
+        for line in dropped(self, args):
+            print(f"plrvo: warning: {printable(line)}", file=sys.stderr)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 

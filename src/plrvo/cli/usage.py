@@ -37,27 +37,35 @@ def usage_message(error: Any) -> str:
 
 
 def misread(command: Any, words: Sequence[str]) -> Iterator[str]:
-    """What the parser would take without a word, and not as it was meant.
+    """Numbers that the parser would take for others: Python leaves out what stands between digits.
 
-    It takes the last of an option that comes twice; and Python leaves out what stands between digits, so that 1_1, a
-    slip for 1.1, would be 11.
+    1_1, a slip for 1.1, would be 11.
     """
+    for name, parameter, value in _typed(command, words):
+        if ("_" in value or not value.isascii()) and kind_of(command, parameter) in (float, int):
+            yield f"{name} {value}: expected a number in plain digits"
+
+
+def dropped(command: Any, words: Sequence[str]) -> Iterator[str]:
+    """Options that come twice, of which the parser takes the last without a word."""
+    before: dict[Any, str] = {}
+    for name, parameter, value in _typed(command, words):
+        if parameter in before and not parameter.multiple:
+            yield f"{name} {value} is taken; {before[parameter]} before it is not"
+        before[parameter] = f"{name} {value}"
+
+
+def _typed(command: Any, words: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
+    """Options that have a value: name, parameter, value."""
     known = {name: parameter for parameter in command.params for name in parameter.opts if name.startswith("-")}
-    once: dict[Any, str] = {}
     rest = iter(words)
     for word in rest:
         name, sign, value = word.partition("=")
         parameter = known.get(name)
         if word == "--":
             return
-        if parameter is None or getattr(parameter, "is_flag", False):
-            continue
-        value = value if sign else next(rest, "")
-        if ("_" in value or not value.isascii()) and kind_of(command, parameter) in (float, int):
-            yield f"{name} {value}: expected a number in plain digits"
-        if parameter in once and not parameter.multiple:
-            yield f"{name} {value}: expected once; {once[parameter]} stands before it"
-        once[parameter] = f"{name} {value}"
+        if parameter is not None and not getattr(parameter, "is_flag", False):
+            yield name, parameter, value if sign else next(rest, "")
 
 
 def _unknown(word: str, what: str, context: Any) -> str:
