@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 from tests.grids import one_in
+from tests.refusals import refusals
 
 from plrvo.cli.main import main
 
@@ -153,7 +154,7 @@ def test_no_noise_has_no_correlation(tmp_path, capsys):
 def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, capsys, arguments, named):
     out = tmp_path / "run"
     assert main([*BASE, *arguments, "--out", str(out)]) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("plrvo:")]
+    lines = refusals(capsys.readouterr().err)
     assert len(lines) == 1
     assert named in lines[0]
     assert not out.exists()

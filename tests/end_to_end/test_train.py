@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 from tests.patience import HANGS
 from tests.processes import TORCHRUN
+from tests.refusals import refusals
 
 import plrvo
 from plrvo.cli.main import main
@@ -149,7 +150,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(tmp_path, capsys, argument
     out = tmp_path / "run"
     assert main(["train", *arguments, "--out", str(out), "--steps", "5"]) == 2
     captured = capsys.readouterr()
-    lines = [line for line in captured.err.splitlines() if line.startswith("plrvo:")]
+    lines = refusals(captured.err)
     assert len(lines) == 1
     assert named in lines[0]
     assert not out.exists()

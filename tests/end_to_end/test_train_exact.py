@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from tests.refusals import refusals
 
 from plrvo.cli.main import main
 from plrvo.records.folder import CHECKPOINT
@@ -131,7 +132,7 @@ def test_a_run_whose_last_release_was_not_kept_has_nothing_left(
 )
 def test_what_is_refused_is_named_in_one_line(arguments: list[str], said: str, tmp_path: Path, capsys: Any) -> None:
     assert main([*BASE, *arguments, "--out", str(tmp_path / "run")]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
+    lines = refusals(capsys.readouterr().err)
     assert len(lines) == 1
     assert said in lines[0]
     assert not (tmp_path / "run").exists()

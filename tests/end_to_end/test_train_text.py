@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from safetensors.torch import load_file
+from tests.refusals import refusals
 from tests.tasks.text.tiny import save_checkpoint
 from tests.training.helpers import seeded
 
@@ -114,7 +115,7 @@ def test_a_stopped_and_resumed_text_run_is_the_uninterrupted_one(data_dir, tmp_p
 def test_bad_input_is_one_line_and_nothing_is_written(capsys, data_dir, tmp_path, arguments, named):
     out = tmp_path / "run"
     _, err = train(capsys, *arguments, "--epsilon", 1, "--data-dir", data_dir, "--out", out, code=2)
-    lines = [line for line in err.splitlines() if line.startswith("plrvo:")]
+    lines = refusals(err)
     assert len(lines) == 1
     assert named in lines[0]
     assert not out.exists()

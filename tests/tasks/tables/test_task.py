@@ -2,13 +2,13 @@
 
 import io
 import json
-import re
 import zipfile
 from dataclasses import replace
 
 import pytest
 import torch
 from safetensors import safe_open
+from tests.refusals import refusals
 from tests.tasks.tables.tiny import ENTRIES, save_folder
 
 from plrvo.cli.main import main
@@ -186,7 +186,7 @@ def test_the_same_seed_gives_the_same_generations(folder, capsys):
 def test_bad_input_is_one_line_and_nothing_is_written(folder, capsys, monkeypatch, more, named):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert main(command(folder, "--epsilon", "4", "--delta", "1e-3", *more)) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if re.match("plrvo: (?!warning: )", line)]
+    lines = refusals(capsys.readouterr().err)
     assert len(lines) == 1
     assert named in lines[0]
     assert not (folder / "run").exists()
