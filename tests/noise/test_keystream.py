@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from plrvo.noise import Gaussian, Keystream
+from plrvo.noise import Gaussian, Keystream, keystream
 from plrvo.validate import InvalidArgument
 
 KEY = bytes(range(32))
@@ -24,10 +24,14 @@ def blocks(first: int, count: int) -> np.ndarray:
     return np.frombuffer(encryptor.update(text), np.uint64)
 
 
-def test_stream_j_is_the_cipher_of_the_counters_from_j_times_2_to_the_64() -> None:
+@pytest.mark.parametrize("in_vectors", [False, True])
+def test_stream_j_is_the_cipher_of_the_counters_from_j_times_2_to_the_64_and_2(in_vectors, monkeypatch) -> None:
+    """Whichever mode computes it, in whatever portions: the same bits on every processor."""
+    monkeypatch.setattr(keystream, "_has_ciphers_in_vectors", lambda: in_vectors)
     one, other = Keystream(KEY).streams(2)
-    assert np.array_equal(one.words(6), blocks(0, 3))
-    assert np.array_equal(other.words(40_000), blocks(1 << 64, 20_000))
+    assert np.array_equal(one.words(6), blocks(2, 3))
+    drawn = np.concatenate([other.words(n) for n in (1, 70_000, 5, 9_994)])
+    assert np.array_equal(drawn, blocks((1 << 64) + 2, 40_000))
 
 
 def test_a_stream_goes_on_where_it_was() -> None:

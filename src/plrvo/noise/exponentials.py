@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from plrvo.noise import transcendental
 from plrvo.noise.keystream import Words
-from plrvo.noise.spans import Source
+from plrvo.noise.spans import Source, scratch
 from plrvo.noise.spans import available_threads as available_threads
 
 Array = NDArray[np.float64]
@@ -85,8 +85,8 @@ class SignedKernel:
 
     def __init__(self, size: Size, most: int) -> None:
         self._size = size
-        self._words = np.empty(most + 2, np.uint64)
-        self._doubles = np.empty((2, most))
+        self._words, doubles = scratch(most + 2, 2 * most)
+        self._doubles = doubles.view(np.float64).reshape(2, most)
 
     def draw(self, count: int, dtype: np.dtype[Any], source: Source) -> NDArray[Any]:
         source.fill(self._words[: count + 2])

@@ -18,6 +18,7 @@ from plrvo.noise.exponentials import available_threads
 from plrvo.noise.keystream import Keystream, Stream
 from plrvo.noise.refine import Refiner
 from plrvo.noise.rounding import Reals
+from plrvo.noise.spans import scratch
 
 Integers = NDArray[np.int64]
 
@@ -61,13 +62,14 @@ def add_integers(flats: Sequence[Integers], reals: Reals, keystream: Keystream) 
 def _add_to_span(span: Integers, reals: Reals, stream: Stream) -> list[_Open]:
     left: list[_Open] = []
     most = -(-min(_BLOCK, span.size) // reals.draws)
-    buffer, scratch = np.empty(reals.words * most + 2, np.uint64), np.empty((2, reals.draws * most))
+    buffer, doubles = scratch(reals.words * most + 2, 2 * reals.draws * most)
+    spare = doubles.view(np.float64).reshape(2, -1)
     for start in range(0, span.size, _BLOCK):
         part = span[start : start + _BLOCK]
         groups = -(-part.size // reals.draws)
         stream.fill(buffer[: reals.words * groups + 2])
         words = buffer[: reals.words * groups].reshape(reals.words, groups)
-        x, spares = (row[: reals.draws * groups].reshape(reals.draws, groups) for row in scratch)
+        x, spares = (row[: reals.draws * groups].reshape(reals.draws, groups) for row in spare)
         undecided = reals.approximate(words, x, spares)
         if undecided is not None:
             x[undecided] = 0.0

@@ -1,8 +1,12 @@
 """Random bits that nobody can predict: AES-256 in counter mode, keyed by the operating system.
 
-A keystream is cut into numbered streams of 2^68 bytes. Stream j begins at the counter block (j, 0), so that no two
-streams overlap, and each can be written by a thread of its own: what is drawn depends on the key and on how much was
-drawn before, not on the number of threads.
+A keystream is cut into numbered streams of 64 GB less two blocks. Stream j begins at the counter block (j, 2), so that
+no two streams overlap, and each can be written by a thread of its own: what is drawn depends on the key and on how much
+was drawn before, not on the number of threads.
+
+It is also what Galois/counter mode encrypts with, under the nonce j and zeros, whose blocks are counted from 2. On
+processors with ciphers in vectors OpenSSL computes that mode two and a half times as fast as counter mode alone, its
+unused tag included. Both give the same bits.
 
 The key never leaves the object: it is not printed, not pickled and not written to checkpoints. Whoever had it could
 subtract the noise, past and future. A run that is resumed draws a fresh one, which is as good as the old one; the
@@ -29,11 +33,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plrvo.noise import processor
 from plrvo.validate import InvalidArgument, installing
 
 Words = NDArray[np.uint64]
 
 _KEY_BYTES = 32
+_FIRST = 2  # blocks 0 and 1 of a nonce are for the tag of Galois/counter mode
 _ZEROS = bytes(1 << 18)  # what is encrypted: the ciphertext of zeros is the keystream itself
 _HANDING_OUT = threading.Lock()  # two threads never get the same stream
 
@@ -127,8 +133,10 @@ class Stream:
     """One numbered stream, read from its beginning."""
 
     def __init__(self, key: bytes, number: int) -> None:
-        cipher, aes, ctr = _ciphers()
-        self._encryptor = cipher(aes(key), ctr(number.to_bytes(8, "big") + bytes(8))).encryptor()
+        cipher, algorithms, modes = _ciphers()
+        nonce = number.to_bytes(8, "big") + bytes(4)
+        mode = modes.GCM(nonce) if _has_ciphers_in_vectors() else modes.CTR(nonce + _FIRST.to_bytes(4, "big"))
+        self._encryptor = cipher(algorithms.AES(key), mode).encryptor()
 
     def words(self, count: int) -> Words:
         """The next words, as unsigned 64-bit numbers."""
@@ -157,4 +165,8 @@ def _ciphers() -> tuple[Any, Any, Any]:
         raise InvalidArgument(
             "cryptography", None, f"the package cryptography, which noise is drawn with: {installing('secure')}"
         ) from None
-    return Cipher, algorithms.AES, modes.CTR
+    return Cipher, algorithms, modes
+
+
+def _has_ciphers_in_vectors() -> bool:
+    return processor.has("VAES") and processor.has("AVX512_SKX")

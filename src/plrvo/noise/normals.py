@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from plrvo.noise import transcendental
 from plrvo.noise.exponentials import Array, give_signs, is_beyond, logs, signed_uniforms
 from plrvo.noise.keystream import Words
-from plrvo.noise.spans import Source
+from plrvo.noise.spans import Source, scratch
 
 
 class NormalKernel:
@@ -27,9 +27,8 @@ class NormalKernel:
 
     def __init__(self, sigma: float, most: int) -> None:
         self._sigma, pairs = sigma, (most + 1) // 2
-        self._words = np.empty(2 * pairs + 2, np.uint64)
-        self._doubles = np.empty((2, pairs))
-        self._values = np.empty(2 * pairs)
+        self._words, doubles, values = scratch(2 * pairs + 2, 2 * pairs, 2 * pairs)
+        self._doubles, self._values = doubles.view(np.float64).reshape(2, pairs), values.view(np.float64)
 
     def draw(self, count: int, dtype: np.dtype[Any], source: Source) -> NDArray[Any]:
         pairs = (count + 1) // 2

@@ -69,6 +69,16 @@ class Part:
         return Part(self.own[first:last], max(self.start - start, 0), min(stop, self.size) - start)
 
 
+def scratch(*sizes: int) -> list[Words]:
+    """Rows of so many words, all from one piece of memory.
+
+    An allocator keeps one piece for the next time that so much is asked for, and gives several back to the system:
+    the pages of those would have to be cleared in every draw, which takes longer than the draw.
+    """
+    whole = np.empty(sum(sizes), np.uint64)
+    return np.split(whole, np.cumsum(sizes)[:-1])
+
+
 def write(flats: Sequence[Row | Part], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
     """Fill one-dimensional arrays of singles or doubles with noise, or add noise to them.
 

@@ -8,13 +8,13 @@ last bits between such machines.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plrvo.noise import processor
 
 _GRAIN = 1 << 15  # longer rows torch would give to threads of its own, beside those that call this
 
@@ -43,8 +43,6 @@ def _in_place(name: str, x: NDArray[Any], in_vectors: bool = True) -> None:
         getattr(torch, name)(part, out=part)
 
 
-@cache
 def _has_wide_vectors() -> bool:
     """Whether NumPy computes these functions in vectors of 512 bits here."""
-    umath = importlib.import_module("numpy._core._multiarray_umath")  # NumPy's own list, which has no public name
-    return bool(getattr(umath, "__cpu_features__", {}).get("AVX512_SKX", False))
+    return processor.has("AVX512_SKX")

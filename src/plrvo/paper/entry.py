@@ -140,7 +140,10 @@ class Needs:
 
 @dataclass(frozen=True)
 class Entry:
-    """A table, a figure or a study. `stand_in` says, by scale, what replaces what the paper used."""
+    """A table, a figure or a study. `stand_in` says, by scale, what replaces what the paper used.
+
+    One that `grows` has the rows of its quick scale in its full one, measured in the same way, and others beside them.
+    """
 
     name: str
     title: str
@@ -151,6 +154,7 @@ class Entry:
     findings: Callable[[Sequence[Result]], list[str]] = lambda rows: []
     stand_in: Mapping[Scale, str] = field(default_factory=dict)
     group: Group = Group.paper
+    grows: bool = False
 
 
 def place_of(group: str, where: str) -> str:

@@ -1,7 +1,8 @@
 """Run an entry: row by row, each kept as it finishes, so that work which was stopped goes on where it was.
 
 `reproduction.json` is rewritten whole after each row; beside it are the same rows as CSV and the figure. A folder holds
-one entry at one scale with one seed: to go on in it is the default, to put something else into it is refused.
+one entry at one scale with one seed: to go on in it is the default, to put something else into it is refused. What an
+entry that grows has done at quick scale counts at full scale.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ class Reproduction:
         if not (self.out / FILE).exists():
             return {}
         found = read_reproduction(self.out, "out")
+        grown = self.entry.grows and (found.get("scale"), self.context.scale) == (Scale.quick, Scale.full)
         for name in ("name", "scale", "seed"):
-            if found.get(name) != self.heading[name]:
+            if found.get(name) != self.heading[name] and not (name == "scale" and grown):
                 raise InvalidArgument("out", str(self.out), f"a new folder: in this one {name} is {found.get(name)}")
         stored = {row["key"]: row for row in found["rows"]}
         done = {row.key: stored[row.key] for row in rows if row.key in stored}
