@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from checks.benchmarks.field import in_a_process
 from checks.benchmarks.field_models import MODELS
+from checks.benchmarks.processes import in_a_process
 from checks.benchmarks.steps import OURS, highest_memory, stepping
 from checks.benchmarks.timing import Timing, interleaved, shown
 from plrvo.training.clipping.mode import wrapper_of

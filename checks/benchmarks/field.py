@@ -1,32 +1,33 @@
 """A step of twelve models from the field: no privacy, Opacus's two modes and ours, which chooses by itself ("auto").
 
-Each model has a process of its own for one thread and one for two, in which the contenders take turns; a ratio is the
-median over the turns of the two times in one turn. With one thread what the process computes counts (CPU), so that
-others on the machine weigh little; with two, where waiting threads count as computing, it is the time that passes. Peak
-memory is that of a process for each contender alone. `python -m checks.benchmarks.field NAME` measures single models.
+Each contender has a process of its own for one thread and one for two, and they take turns; a ratio is the median over
+the turns of the two times in one turn. With one thread what the process computes counts (CPU), so that others on the
+machine weigh little; with two, where waiting threads count as computing, it is the time that passes. Peak memory is
+that of such a process, its first steps included. `python -m checks.benchmarks.field NAME` measures single models.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import transformers  # noqa: F401  (before processes are forked, as is everything that models are made of)
 
 from checks.benchmarks.field_models import MODELS, parameters_of
-from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, highest_memory, stepping
+from checks.benchmarks.processes import Contender, Times
+from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, stepping
 
 THREADS = (1, 2)
 FIRST = {
     OURS: 9
 }  # steps that are not counted: in them models and losses are tried and passes listened to; of others one
-_SECONDS, _FEWEST, _MOST = 3.0, 3, 21  # how long the turns of a model compute, about, and how many there are
+_SECONDS, _FEWEST, _MOST = 6.0, 5, 21  # how long the turns of a model take, about, and how many there are
 _OPACUS = (HOOKS, GHOST)
 
 
@@ -37,75 +38,33 @@ def _stepper(name: str, contender: str) -> Callable[[], None]:
     return stepping(contender, make(), *model.batch(torch.Generator().manual_seed(0)), mode="auto")
 
 
-def _error(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}" if str(error) else type(error).__name__
-
-
-def take_turns(name: str) -> dict[str, Any]:
-    """Seconds of every turn by contender, (wall, CPU); of one that cannot do the model, the first line of its error."""
-    steps, errors = {}, {}
-    for contender in CONTENDERS:
-        try:
-            step = _stepper(name, contender)
-            for _ in range(FIRST.get(contender, 1)):
-                step()
-            steps[contender] = step
-        except Exception as error:  # Opacus's, whatever it is
-            errors[contender] = _error(error)
-    seconds: dict[str, list[tuple[float, float]]] = {contender: [] for contender in steps}
-    start = time.process_time()
+def take_turns(name: str, threads: int) -> dict[str, Any]:
+    """Times of every turn by contender and the peak of its memory; of one that cannot do the model, its error."""
+    processes = {
+        contender: Contender(partial(_stepper, name, contender), FIRST.get(contender, 1), threads)
+        for contender in CONTENDERS
+    }
+    errors = {contender: process.error for contender, process in processes.items() if process.error}
+    running = {contender: process for contender, process in processes.items() if not process.error}
+    times: dict[str, list[Times]] = {contender: [] for contender in running}
+    start = time.perf_counter()
     for turn in range(_MOST):
-        if turn >= _FEWEST and time.process_time() - start > _SECONDS:
+        if turn >= _FEWEST and time.perf_counter() - start > _SECONDS:
             break
-        for contender, step in steps.items():
-            began = time.perf_counter(), time.process_time()
-            step()
-            seconds[contender].append((time.perf_counter() - began[0], time.process_time() - began[1]))
-    return {"seconds": seconds, "errors": errors}
-
-
-def take_memory(name: str, contender: str) -> float:
-    """Peak megabytes of three steps."""
-    step = _stepper(name, contender)
-    for _ in range(3):
-        step()
-    return highest_memory()
-
-
-def in_a_process(work: Callable[..., Any], *arguments: Any, threads: int = 1) -> Any:
-    """What the work gives in a process of its own; None where that ends without an answer.
-
-    It is forked from this one, which has imported everything and computed nothing: its memory is what it begins with.
-    """
-    fork = multiprocessing.get_context("fork")
-    answers = fork.SimpleQueue()
-
-    def run_alone() -> None:
-        torch.set_num_threads(threads)
-        try:
-            answers.put(work(*arguments))
-        except Exception as error:
-            answers.put(_error(error))
-
-    process = fork.Process(target=run_alone)
-    process.start()
-    process.join()
-    return None if answers.empty() else answers.get()
+        for contender, process in running.items():
+            times[contender].append(process.step()[0])
+    return {"times": times, "errors": errors, "megabytes": {c: process.end() for c, process in running.items()}}
 
 
 def _row(name: str) -> dict[str, Any]:
-    turns = {threads: in_a_process(take_turns, name, threads=threads) for threads in THREADS}
-    memory = {contender: in_a_process(take_memory, name, contender) for contender in CONTENDERS}
-    return row_of(name, turns, memory)
+    return row_of(name, {threads: take_turns(name, threads) for threads in THREADS})
 
 
-def row_of(name: str, turns: dict[int, Any], memory: dict[str, Any]) -> dict[str, Any]:
-    """What was measured of a model: turns by the number of threads, and peak megabytes, or an error in their place."""
+def row_of(name: str, turns: dict[int, Any]) -> dict[str, Any]:
+    """What was measured of a model, by the number of threads."""
     model = MODELS[name]
-    seconds = {
-        t: {c: [pair[t == 1] for pair in of] for c, of in found["seconds"].items()} for t, found in turns.items()
-    }
-    memory = {contender: found for contender, found in memory.items() if isinstance(found, float)}
+    seconds = {t: {c: [pair[t == 1] for pair in of] for c, of in found["times"].items()} for t, found in turns.items()}
+    memory = turns[1]["megabytes"]
     x, _ = model.batch(torch.Generator().manual_seed(0))
     row: dict[str, Any] = {
         "model": name,
@@ -122,13 +81,12 @@ def row_of(name: str, turns: dict[int, Any], memory: dict[str, Any]) -> dict[str
     }
     ratios = row["to_plain"]["1"]
     best = min((ratios[mode] for mode in _OPACUS if mode in ratios), default=None)
-    known = PLAIN in memory and OURS in memory
     return {
         **row,
         "what": f"step, {model.title}, batch {len(x)}",
         "ours": f"{ratios[OURS]:.2f}x no privacy",
         "theirs": "Opacus cannot" if best is None else f"Opacus {best:.2f}x no privacy",
-        "ratio": f"memory {memory[OURS] / memory[PLAIN]:.2f}x no privacy" if known else "",
+        "ratio": f"memory {memory[OURS] / memory[PLAIN]:.2f}x no privacy",
     }
 
 

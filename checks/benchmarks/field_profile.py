@@ -11,15 +11,15 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
-from unittest import mock
 
 import torch
 
 from checks.benchmarks.field import FIRST, _stepper
 from checks.benchmarks.field_models import MODELS
+from checks.benchmarks.processes import Contender
 from checks.benchmarks.steps import OURS, PLAIN
 from plrvo.training.clipping.module import BookkeepingModule
 from plrvo.training.clipping.optimizer import BookkeepingMixin, SamplesMixin
@@ -66,55 +66,46 @@ class Clock:
         return called
 
 
-@contextmanager
-def _timing(clock: Clock) -> Iterator[None]:
-    """While hooks are made: they hold what they call."""
-    patches = [
-        mock.patch.object(owner, name, clock.timed(part, getattr(owner, name)))
-        for part, functions in PARTS.items()
-        for owner, name in functions
-    ]
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()
+def _time_parts(clock: Clock) -> None:
+    """From now on, in this process: hooks hold what they call."""
+    for part, functions in PARTS.items():
+        for owner, name in functions:
+            setattr(owner, name, clock.timed(part, getattr(owner, name)))
 
 
-def profile(name: str, turns: int = 5) -> dict[str, dict[str, float]]:
-    """Median milliseconds of each part of ours, and of a step without privacy, which takes turns with it."""
+def _profiled(name: str, contender: str) -> Callable[[], dict[str, float]]:
+    """A step that says how many milliseconds its parts took."""
     clock = Clock()
-    taken = {contender: defaultdict[str, list[float]](list) for contender in (OURS, PLAIN)}
-    with _timing(clock):
-        steps = {contender: _stepper(name, contender) for contender in taken}
-        for contender, step in steps.items():
-            for _ in range(FIRST.get(contender, 1)):
-                step()
-        for _ in range(turns):
-            for contender, step in steps.items():
-                clock.switch()
-                clock.seconds.clear()
-                step()
-                clock.switch()
-                for part in (REST, *PARTS):
-                    taken[contender][part].append(clock.seconds.get(part, 0.0))
-    return {
-        contender: {part: 1e3 * statistics.median(values) for part, values in parts.items()}
-        for contender, parts in taken.items()
-    }
+    _time_parts(clock)
+    step = _stepper(name, contender)
+
+    def taken() -> dict[str, float]:
+        clock.switch()
+        clock.seconds.clear()
+        step()
+        clock.switch()
+        return {part: 1e3 * clock.seconds.get(part, 0.0) for part in (REST, *PARTS)}
+
+    return taken
+
+
+def profile(name: str, turns: int = 7) -> dict[str, dict[str, float]]:
+    """Median milliseconds of each part of ours, and of a step without privacy, which takes turns with it."""
+    processes = {c: Contender(partial(_profiled, name, c), FIRST.get(c, 1)) for c in (OURS, PLAIN)}
+    taken: dict[str, list[dict[str, float]]] = {contender: [] for contender in processes}
+    for _ in range(turns):
+        for contender, process in processes.items():
+            taken[contender].append(process.step()[1])
+    for process in processes.values():
+        process.end()
+    return {c: {part: statistics.median(one[part] for one in of) for part in of[0]} for c, of in taken.items()}
 
 
 def run() -> list[dict[str, Any]]:
-    rows, threads = [], torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for name in MODELS:
-            rows.append(_row(name, profile(name)))
-            print(f"  {rows[-1]['what']}: {rows[-1]['ratio']}", flush=True)
-    finally:
-        torch.set_num_threads(threads)
+    rows = []
+    for name in MODELS:
+        rows.append(_row(name, profile(name)))
+        print(f"  {rows[-1]['what']}: {rows[-1]['ratio']}", flush=True)
     return rows
 
 
@@ -132,7 +123,6 @@ def _row(name: str, found: dict[str, dict[str, float]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     for each in sys.argv[1:] or MODELS:
         row = _row(each, profile(each))
         print(f"{row['what']}: {row['ours']} | {row['theirs']} | {row['ratio']}", flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from checks.benchmarks.field import in_a_process
+from checks.benchmarks.processes import in_a_process
 from checks.benchmarks.steps import OURS, PLAIN, highest_memory, stepping
 
 SIZES = (10**7, 10**8)
