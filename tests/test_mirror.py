@@ -81,6 +81,7 @@ TOGETHER = [
     ),
     ("noise/test_exponentials.py", "noise: spans", "filled by threads, the same whatever their number"),
     ("noise/test_grid.py", "noise: integers", "noise on a grid"),
+    ("noise/test_keystream.py", "noise: processor", "the same bits, whatever the processor can do"),
     ("noise/test_rounding.py", "noise: refine", "the draws that rounding does not decide"),
     ("noise/test_functions.py", "noise: quadrature", "integrals with known values"),
     (
@@ -142,7 +143,7 @@ TOGETHER = [
     ("tasks/vision/test_models.py", "tasks/vision: resnet task vit", "every model of the catalog, as a task has it"),
     (
         "misuse/test_catalogue.py",
-        "training: apart descendants elsewhere factors kept layout loss_form loss_hooks operations probe recording "
+        "training: descendants elsewhere factors kept layout loss_form loss_hooks operations probe recording "
         "state unchanged watch",
         "what they refuse is the catalogue of misuses, in every mode",
     ),

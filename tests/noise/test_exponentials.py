@@ -118,6 +118,17 @@ def test_arrays_and_tensors_get_the_same_noise_of_a_key_in_any_mixture(noise: No
         assert np.all(np.abs(got - one) <= digits * np.abs(one))
 
 
+@pytest.mark.parametrize("noise", [Laplace(0.5), GammaPLRV(3.0, 0.5), Gaussian(2.0)], ids=repr)
+def test_a_kernel_works_in_one_piece_of_memory(noise: Noise) -> None:
+    """Rows that do not overlap: several pieces would go back to the system after each draw, and be cleared anew."""
+    made = vars(noise.kernels(Keystream(bytes(32)))(1000))
+    rows = [value for value in made.values() if isinstance(value, np.ndarray)]
+    whole = {id(row.base if row.base.base is None else row.base.base) for row in rows}
+    assert len(rows) >= 2
+    assert len(whole) == 1
+    assert not any(np.may_share_memory(one, other) for one, other in pairwise(rows))
+
+
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_the_generator_moves_on(library: str) -> None:
     source = generator(library)

@@ -60,6 +60,16 @@ def test_a_folder_holds_one_entry_at_one_scale_with_one_seed(tmp_path, other, na
     assert len(list(tmp_path.iterdir())) == len(FILES)
 
 
+def test_an_entry_that_grows_goes_on_from_its_quick_scale_and_not_back(tmp_path):
+    grows = replace(TOY, grows=True)
+    quick = run(grows, tmp_path)
+    full = run(stopping(grows, 0), tmp_path, scale=Scale.full)  # which would stop at the first row that is measured
+    assert full["rows"] == quick["rows"]
+    assert full["scale"] == "full"
+    with pytest.raises(InvalidArgument, match="in this one scale is full"):
+        run(grows, tmp_path)
+
+
 @pytest.mark.parametrize("damage", ["", '{"name": "toy"', "[]", '{"rows": NaN}'])
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
     (tmp_path / "reproduction.json").write_text(damage)

@@ -21,7 +21,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import fft
 
 from plrvo.noise.base import Array
 
@@ -38,6 +37,8 @@ class Sum(NamedTuple):
 
 def law_of_sum(parts: Iterable[tuple[Array, int]], size: int) -> Sum:
     """`parts` are laws on 0 .. size-1, with masses of at most 1 in all, and how often each is added."""
+    from scipy import fft  # here, so that importing plrvo does not wait for it
+
     eta = 8 * UNIT * math.log2(size)
     half = size // 2 + 1
     spectrum, log_bound, relative = np.ones(half, np.clongdouble), np.zeros(half), np.full(half, eta)

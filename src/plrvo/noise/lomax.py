@@ -22,7 +22,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from plrvo.noise.functions import Array
 from plrvo.noise.quadrature import legendre
@@ -129,6 +128,8 @@ def log_cosh(x: Array) -> Array:
 @lru_cache(maxsize=32)
 def power_rule(k: float) -> tuple[Array, Array]:
     """Gauss's rule for the density k S^(k-1) on (0, 1): Jacobi polynomials, by Golub and Welsch."""
+    from scipy import linalg  # here, so that importing plrvo does not wait for it
+
     n = np.arange(float(_NODES))
     b = k - 1  # the weight is (1 + X)^b, S = (1 + X)/2
     with np.errstate(invalid="ignore", divide="ignore"):

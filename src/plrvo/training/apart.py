@@ -10,6 +10,7 @@ import math
 import secrets
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -42,11 +43,19 @@ Use = tuple[str, int, int]  # a layer, how often it was called before, and which
 ITSELF = "forward itself"
 
 
-class Pass:
-    """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind."""
+Look = Callable[[Use, Tensor], None]
 
-    def __init__(self, module: nn.Module, call: Call, state: State, *, evaluating: bool = False) -> None:
-        self.rows, self.outputs = call.rows, dict[Use, Tensor]()
+
+class Pass:
+    """The outputs of every layer in the order of the pass, the module's own last, and what it leaves behind.
+
+    They are as large as all that the module gives. A `look` at each as it comes stands in the place of keeping them.
+    """
+
+    def __init__(
+        self, module: nn.Module, call: Call, state: State, look: Look | None = None, *, evaluating: bool = False
+    ) -> None:
+        self.rows, self.outputs, self._look = call.rows, dict[Use, Tensor](), look
         self._copied = dict[int, tuple[Any, Tensor]]()
         calls = Counter[str]()
 
@@ -76,7 +85,11 @@ class Pass:
         packed = _packed_in(output)  # the steps of all rows in one, which follow their lengths, not their number
         for i, t in enumerate(tensors_in(output)):
             if (t.is_floating_point() or name == ITSELF) and id(t) not in packed:
-                self.outputs[name, calls[name], i] = self._copy(t)
+                use = name, calls[name], i
+                if self._look is None:
+                    self.outputs[use] = self._copy(t)
+                else:
+                    self._look(use, t.detach())
         calls[name] += 1
 
     def _copy(self, t: Tensor) -> Tensor:
@@ -86,6 +99,33 @@ class Pass:
             copy = t.detach().clone()
             self._copied[id(t)] = weakref.ref(t), copy
         return copy
+
+
+class Beside:
+    """What a pass gives, beside the outputs of a first one that was kept.
+
+    The pass goes on whatever is seen, and an error while looking is none of the module's: both are told afterwards.
+    """
+
+    def __init__(self, first: Pass, look: Callable[[Use, Tensor, Tensor], Any]) -> None:
+        self.uses, self.found = set[Use](), dict[Use, Any]()
+        self._first, self._look, self._error = first, look, list[Exception]()
+
+    def __call__(self, use: Use, two: Tensor) -> None:
+        self.uses.add(use)
+        one = self._first.outputs.get(use)
+        if one is None or self._error:
+            return
+        try:
+            self.found[use] = self._look(use, one, two)
+        except Exception as error:
+            self._error.append(error)
+
+    def told(self) -> dict[Use, Any]:
+        """What was found, in the order of the first pass."""
+        if self._error:
+            raise self._error[0]
+        return {use: self.found[use] for use in self._first.outputs if use in self.found}
 
 
 def _is_equal(t: Tensor, copy: Tensor) -> bool:
@@ -114,35 +154,28 @@ def check_apart(module: nn.Module, call: Call, state: State, again: bool) -> dic
     drew = state.drew
     if half := next((use for use, t in first.outputs.items() if t.dtype in HALVES), None):
         raise InvalidArgument("module", f"{half[0]} in halves", f"{IN_HALVES}. {ALONE}")
-    same = Pass(module, call, state)
-    if names := first.state.differing(same.state):
+    same = Beside(first, lambda _, one, two: not one.is_floating_point() or _all_close(one, two))
+    if names := first.state.differing(Pass(module, call, state, same).state):
         refuse_dependent(module, min(names), what=EVERY_PASS)
-    one, two = first.outputs, same.outputs
-    if one.keys() != two.keys() or not all(_all_close(t, two[use]) for use, t in one.items() if t.is_floating_point()):
+    if first.outputs.keys() != same.uses or not all(same.told().values()):
         raise InvalidArgument(
             "module", type(module).__name__, "outputs that are the same in two equal passes; it draws randomness that "
             "torch, NumPy and Python do not know of, and whether it keeps examples apart cannot be tried"
         )  # fmt: skip
-    # A pass is as large as all that its layers gave: no more of them at a time than are compared.
-    gives_a_number = any(use[0] == ITSELF and t.ndim == 0 for use, t in one.items())
-    del same, one, two
+    del same  # which holds the first one, too
+    gives_a_number = any(use[0] == ITSELF and t.ndim == 0 for use, t in first.outputs.items())
     if call.rows < 2:
         return {}
     layouts = _layouts(module, call, state, first)
     resized = set[Use]()
     for row in (0, call.rows - 1):
-        resized |= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+        resized |= _compare(module, first, call.copies(row), state, row, layouts)
     if resized:
         _compare_in_size(module, call, state, first, layouts, resized)
     extremes = _EXTREMES if call.has_floats else ()
     row = secrets.randbelow(call.rows)  # one for all: what is above a mean of large others is below one of small others
     for factor in [secrets.choice(extremes)] if extremes and again else extremes:
-        try:
-            other = Pass(module, call.extreme(row, factor), state)
-        except Exception:  # a module that takes no such values cannot be tried with them
-            continue
-        _compare(module, first, other, row, layouts)
-        del other
+        _compare(module, first, call.extreme(row, factor), state, row, layouts, is_made_up=True)
     del first
     if extremes:
         _compare_with_holes(module, call, state, layouts, again)
@@ -164,11 +197,11 @@ def _compare_with_holes(
         row = secrets.randbelow(call.rows)
         holed = call.holed(row, value)
         try:
-            one, other = (Pass(module, c, state) for c in (holed, holed.extreme(row, _EXTREMES[0])))
+            one = Pass(module, holed, state)
         except Exception:  # a module that takes no such values
             continue
-        _compare(module, one, other, row, layouts)
-        del one, other
+        _compare(module, one, holed.extreme(row, _EXTREMES[0]), state, row, layouts, is_made_up=True)
+        del one
 
 
 def _compare_places(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]], drew: bool) -> None:
@@ -178,20 +211,23 @@ def _compare_places(module: nn.Module, call: Call, state: State, layouts: dict[U
     shapes. What is drawn is another for each of them: a module that draws is looked at in eval mode, and not at all
     if it draws there as well.
     """
-    copies = call.copies(secrets.randbelow(call.rows))
+    copies, close = call.copies(secrets.randbelow(call.rows)), closeness(module)
+
+    def are_copies(use: Use, t: Tensor, other: Tensor) -> bool:
+        fitting = [layout for layout in layouts.get(use, ()) if layout.fits(t, call.rows)]
+        known = not fitting or not t.is_floating_point()
+        return known or any(_are_copies(layout, t, other, call.rows, close) for layout in fitting)
+
     try:
         here = Pass(module, copies, state, evaluating=drew)
-        more = Pass(module, copies.one_more(), state, evaluating=drew).outputs
+        more = Beside(here, are_copies)
+        Pass(module, copies.one_more(), state, more, evaluating=drew)
     except Exception:  # it takes so many rows only, or none that are all the same
         return
     if state.drew:
         return
-    close = closeness(module)
-    for use, t in here.outputs.items():
-        other, fitting = more.get(use), [layout for layout in layouts.get(use, ()) if layout.fits(t, call.rows)]
-        if not fitting or not t.is_floating_point() or other is None:
-            continue
-        if not any(_are_copies(layout, t, other, call.rows, close) for layout in fitting):
+    for use, found in more.told().items():
+        if not found:
             raise InvalidArgument(
                 "module",
                 type(module).__name__,
@@ -203,11 +239,15 @@ def _compare_places(module: nn.Module, call: Call, state: State, layouts: dict[U
 def _are_copies(layout: Layout, t: Tensor, more: Tensor, rows: int, close: float) -> bool:
     if not layout.fits(more, rows + 1):
         return True  # its size follows from something else
-    one, other = layout.by_row(t, rows), layout.by_row(more, rows + 1)
-    if one.shape[1] != other.shape[1]:
+    first, room = layout.of(t, rows, [0]).flatten(), close * largest(t)
+    if first.numel() != layout.of(more, rows + 1, [0]).numel():
         return True
-    room = close * largest(one)
-    return all(alike(row, one[0], relative=close, absolute=room) for row in (*one, *other))
+    # One row at a time: all of them in order would be two more copies.
+    return all(
+        alike(layout.of(whole, count, [row]).flatten(), first, relative=close, absolute=room)
+        for whole, count in ((t, rows), (more, rows + 1))
+        for row in range(count)
+    )
 
 
 def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dict[Use, list[Layout]]) -> None:
@@ -216,19 +256,20 @@ def compare_under_seed(module: nn.Module, call: Call, state: State, layouts: dic
     if not first.outputs.keys() <= layouts.keys():
         layouts |= {use: found for use, found in _layouts(module, call, state, first).items() if use not in layouts}
     row = secrets.randbelow(call.rows)
-    _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+    _compare(module, first, call.copies(row), state, row, layouts)
 
 
 def _layouts(module: nn.Module, call: Call, state: State, first: Pass) -> dict[Use, list[Layout]]:
     """Where the rows are in each output: in the dimension that grows with them."""
+    more = dict[Use, torch.Size]()
     try:
-        more = Pass(module, call.one_more(), state).outputs
+        Pass(module, call.one_more(), state, lambda use, t: more.__setitem__(use, t.shape))
     except Exception:  # it takes so many rows only: what has as many in their dimension
         where = call.dimension
         return {u: [Layout(where)] for u, t in first.outputs.items() if t.ndim > where and t.shape[where] == call.rows}
     found: dict[Use, list[Layout]] = {}
     for use, t in first.outputs.items():
-        shape = more[use].shape if use in more else ()
+        shape = more.get(use, ())
         if len(shape) != t.ndim:
             continue
         grown = [d for d in range(t.ndim) if t.shape[d] and shape[d] * call.rows == t.shape[d] * (call.rows + 1)]
@@ -250,11 +291,11 @@ def _compare_in_size(
     waiting = set(resized)
     for row in range(1, call.rows - 1):
         if waiting:
-            waiting &= _compare(module, first, Pass(module, call.copies(row), state), row, layouts)
+            waiting &= _compare(module, first, call.copies(row), state, row, layouts)
     for row in {0, secrets.randbelow(call.rows), call.rows - 1}:
         filled = call.filled(row)
         if passes(module, filled, state):
-            waiting &= _compare(module, first, Pass(module, filled, state), row, layouts)
+            waiting &= _compare(module, first, filled, state, row, layouts)
     copies = Pass(module, call.copies(0), state).outputs if any(use[0] == ITSELF for use in waiting) else {}
     for use in waiting & copies.keys():
         one, two = first.outputs[use], copies[use]
@@ -278,35 +319,46 @@ def close_where_both_are(one: Tensor, two: Tensor, close: float) -> bool:
     return False
 
 
-def _compare(module: nn.Module, first: Pass, other: Pass, row: int, layouts: dict[Use, list[Layout]]) -> set[Use]:
-    """What has another size than before, and could not be compared."""
-    resized = set[Use]()
-    known = dict[Any, bool]()  # of pairs of copies, of which several outputs may have the same
+def _compare(
+    module: nn.Module,
+    first: Pass,
+    call: Call,
+    state: State,
+    row: int,
+    layouts: dict[Use, list[Layout]],
+    *,
+    is_made_up: bool = False,
+) -> set[Use]:
+    """What has another size than before in a pass of this call, and could not be compared.
 
-    def are_close(layout: Layout, one: Tensor, two: Tensor) -> bool:
-        pair = layout, id(one), id(two)
-        if pair not in known:
-            known[pair] = _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))
-        return known[pair]
+    A module may not take a call whose numbers are made up; it cannot be tried with them.
+    """
 
+    def fitting(use: Use, one: Tensor, two: Tensor) -> list[Layout] | None:
+        if use not in layouts:
+            return [] if use[0] == ITSELF and not _same_where_both_are(one, two) else None
+        if one.shape != two.shape:
+            return None
+        return [layout for layout in layouts[use] if _all_close(*(layout.of(t, first.rows, [row]) for t in (one, two)))]
+
+    beside = Beside(first, lambda use, one, two: (one.shape != two.shape, fitting(use, one, two)))
+    try:
+        other = Pass(module, call, state, beside)
+    except Exception:
+        if is_made_up:
+            return set()
+        raise
     if first.state.differing(other.state):
         refuse_dependent(module, min(first.state.differing(other.state)))
-    for use, one in first.outputs.items():
-        two = other.outputs.get(use)
-        if two is None:
-            continue
-        if use not in layouts:
-            if use[0] == ITSELF and not _same_where_both_are(one, two):
-                layouts[use] = []
-            continue
-        if not layouts[use]:
-            continue
-        if one.shape != two.shape:
+    resized = set[Use]()
+    for use, (is_resized, found) in beside.told().items():
+        if layouts.get(use) and is_resized:
             resized.add(use)
-            continue
-        layouts[use] = [layout for layout in layouts[use] if are_close(layout, one, two)]
-        if not layouts[use] and one.is_floating_point():
-            _refuse_mixing(module, use)
+        elif found is not None:
+            had = layouts.get(use)
+            layouts[use] = found
+            if had and not found and first.outputs[use].is_floating_point():
+                _refuse_mixing(module, use)
     return resized
 
 
@@ -334,7 +386,7 @@ def _refuse_mixing(module: nn.Module, use: Use) -> None:
 def passes(module: nn.Module, call: Call, state: State) -> bool:
     """Whether the module takes a call that was made up."""
     try:
-        Pass(module, call, state)
+        Pass(module, call, state, look=lambda use, t: None)
     except Exception:
         return False
     return True

@@ -105,9 +105,7 @@ def _probe(module: nn.Module, call: Call, per_example: PerExample, reduction: st
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the first step will say what there is to say
             few = call.some(_FEW if again else ROWS)
-            try:
-                Pass(module, few, state)
-            except Exception:  # a module that takes no few rows: all of them, and its own error if those fail too
+            if not passes(module, few, state):  # it takes no few rows: all of them, and its own error if those fail too
                 few = call
                 Pass(module, few, state)
             layouts = _check_apart(module, few, state, again)

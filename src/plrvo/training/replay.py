@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_map
 
 from plrvo.training.alike import LARGEST_DOUBLE, alike, largest
 from plrvo.training.layout import Layout
+from plrvo.training.memory import give_back
 from plrvo.training.operations import Operation, leading_to, started_from, tensors_of, written
 from plrvo.training.others import Others, Turned, own_generator
 from plrvo.training.recording import Recording
@@ -38,6 +39,7 @@ from plrvo.training.targets import Form, Laid, Seen
 
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
+_NOT_SMALL = 1 << 20  # numbers in the outputs, from which on memory is given back between two times
 _MOST_TOLD = 3  # tensors of which each may be a constant
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
 _SIZES = (1e2, 1e4, 1e8, 1e-4)  # times which outputs are tried
@@ -168,6 +170,7 @@ def _are_true(gradients: Sequence[Any], loss: Tensor, outputs: Sequence[Tensor])
 class _Trial:
     def __init__(self, steps: list[Operation], loss: Tensor, outputs: Sequence[Laid], rows: int) -> None:
         self._steps, self._loss, self._outputs, self._rows = steps, loss, outputs, rows
+        self._is_large = sum(t.numel() for t, _ in outputs) >= _NOT_SMALL
 
     def differs(self, same: list[Any], others: Others, targets: Sequence[Laid], *, finite: bool = False) -> bool:
         """Whether the gradient at a row is another one beside others.
@@ -282,6 +285,8 @@ class _Trial:
         replaced: Mapping[int, Tensor] | None = None,
     ) -> list[Any]:
         """At the outputs, with other rows in the place of all but one; the targets' are copied likewise."""
+        if self._is_large:
+            give_back()  # what the time before has left
         of_outputs, of_targets = (None, None) if others is None else (others.outputs, others.targets)
         made = {id(t): self._changed(t, layout, of_outputs).requires_grad_() for t, layout in self._outputs}
         leaves = [made[id(t)] for t, _ in self._outputs]

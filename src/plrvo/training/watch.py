@@ -30,6 +30,7 @@ from plrvo.training.layout import layout_of
 from plrvo.training.longest import Longest
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
+from plrvo.training.memory import give_back
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -269,6 +270,8 @@ class Watch(Bound):
     def _set_trying(self, trying: bool) -> None:
         if trying:
             self._shards.ask()
+        else:
+            give_back()
         self.is_trying = trying
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:

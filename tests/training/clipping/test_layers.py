@@ -101,6 +101,24 @@ def test_convolutions_of_all_examples_in_groups(
     assert_equal_to_loop(module, x, 1e4)
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("name", ["strides", "dilations, other padding", "the same size", "three dimensions"])
+def test_windows_of_some_examples_at_a_time_give_the_gradients_of_all(
+    name: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bands of two examples, and a rest; of one, where not even its windows fit."""
+    layer, size = IN_GROUPS[name]
+    module, x = randomised(copy.deepcopy(layer)), normal(count, layer.in_channels, *size)
+    g = normal(*module(x).shape, seed=2)
+    expected = layers._by_windows(module, x, g)
+    windows = g[0, 0].numel() * layer.weight[0].numel()
+    for most in (2 * windows, 1):
+        monkeypatch.setattr(layers, "_WINDOWS", most)
+        assert torch.allclose(layers._by_windows(module, x, g), expected, rtol=1e-6, atol=1e-6)
+    monkeypatch.setattr(layers, "_WORK_OF_A_KERNEL", 1 << 40)
+    assert_equal_to_loop(module, x, 0.5)
+
+
 def test_an_example_with_infinite_numbers_leaves_others_of_its_band_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "_WORK_OF_GROUPS", 0)
     layer, x = randomised(nn.Conv2d(16, 16, 3)), normal(3, 16, 9, 9)

@@ -28,10 +28,9 @@ from plrvo.training.clipping.products import cleared, gram, largest, roundings_o
 # Ghost norms whose square rounding may have changed by more than this share are computed again in doubles. What it may
 # have changed is added, so that examples are clipped to as little as 1 - 2^-7 of the clip, and never to more than it.
 _SLACK = 2.0**-6
-# How much larger than its factors a gradient may be: it is summed without another product of matrices. Its norm takes
-# two passes over its entries, and in ghost form T^2 (rows + columns) products, each of which takes a twentieth of the
-# time that an entry does, as measured (`checks.benchmarks.forms`). Beyond _MOST it is not worth its memory.
-_WORTH, _MOST, _OF_A_PRODUCT = 1.75, 2.4, 0.05
+# How much larger than its factors a gradient may be. It is summed without another product of matrices, in less time
+# even where it is larger still; but where memory does not lie ready, its pages cost more than that.
+_WORTH = 1.75
 
 
 class Contribution(ABC):
@@ -354,9 +353,8 @@ def outers(left: Tensor, rights: Sequence[Tensor]) -> list[Contribution]:
 
 
 def is_direct(positions: int, rows: int, columns: int) -> bool:
-    """Whether G (rows x columns) is about as small as its factors, or cheaper to compute with and not much larger."""
-    worth = max(_WORTH, min(_MOST, _OF_A_PRODUCT * positions))
-    return rows * columns <= worth * positions * (rows + columns)
+    """Whether G (rows x columns) is about as small as its factors."""
+    return rows * columns <= _WORTH * positions * (rows + columns)
 
 
 def rows_of_positions(values: Tensor) -> Tensor:

@@ -36,7 +36,8 @@ Rule = Callable[..., Contributions]
 _WORK_OF_A_KERNEL = 1 << 22
 # From so many products and channels on, those of all examples at once are faster than either.
 _WORK_OF_GROUPS, _CHANNELS = 1 << 24, 8
-_BAND = 1 << 21  # numbers of gradients that are computed at once
+_BAND = 1 << 19  # numbers of gradients that are computed at once
+_WINDOWS = 1 << 18  # and of windows
 
 
 def _trains(parameter: nn.Parameter | None) -> bool:
@@ -79,10 +80,7 @@ def _convolution(layer: Any, x: Tensor, g: Tensor) -> Contributions:
     elif positions * columns * layer.out_channels >= _WORK_OF_A_KERNEL:
         yield layer.weight, PerExample(ghost.per_example())
     else:
-        left, right = _factors(layer, x, g)
-        rows, inputs, *kernel = layer.weight.shape
-        gradients = (left.transpose(2, 3) @ right).view(len(x), rows, *kernel, inputs)
-        yield layer.weight, PerExample(gradients, channels_last=True)
+        yield layer.weight, PerExample(_by_windows(layer, x, g), channels_last=True)
 
 
 def _transposed_convolution(layer: Any, x: Tensor, g: Tensor, output_size: Any = None) -> Contributions:
@@ -184,6 +182,21 @@ def _by_groups(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     weights = x.new_empty(len(x) * shape[0], *shape[1:])
     together = _by_kernel(layer, x.flatten(0, 1)[None], g.flatten(0, 1)[None], weights, len(x) * layer.groups)
     return together.view(len(x), *shape)
+
+
+def _by_windows(layer: Any, x: Tensor, g: Tensor) -> Tensor:
+    """That of each example, input channels last: the windows of as many examples at a time as stay in the cache.
+
+    Those of a whole batch are many times as large as it, and would go through memory that is cleared for them first.
+    """
+    rows, inputs, *kernel = layer.weight.shape
+    gradients = x.new_empty(len(x), rows, *kernel, inputs)
+    most = max(1, _WINDOWS // max(1, g[:1, 0].numel() * _columns(layer)))
+    for start in range(0, len(x), most):
+        band = slice(start, start + most)
+        left, right = _factors(layer, x[band], g[band])
+        torch.matmul(left.transpose(2, 3), right, out=gradients[band].view(len(left), 1, rows, -1))
+    return gradients
 
 
 def _columns(layer: Any) -> int:
