@@ -1,6 +1,7 @@
 """Studies beside the paper: entries like all others, grouped apart, that print nothing of the paper's."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -234,5 +235,14 @@ def test_an_aim_that_is_missed_by_a_hair_is_missed():
     def row(target, bleu):
         return {"label": "a", "parameters": {"target": target}, "measured": {"bleu": bleu}, "details": {"loss": 1.5}}
 
-    assert "is missed: a has 39.97" in study_smollm.findings([row(None, 50.0), row(8.0, 39.97), row(3.0, 45.0)])[1]
-    assert "is reached: a has 40.00" in study_smollm.findings([row(8.0, 40.0)])[1]
+    on_e2e, on_webnlg = (entry.findings for entry in study_smollm.ENTRIES)
+    assert "is missed: a has 39.97" in on_e2e([row(None, 50.0), row(8.0, 39.97), row(3.0, 45.0)])[1]
+    assert "is reached: a has 40.00" in on_e2e([row(8.0, 40.0)])[1]
+    assert not any("aim" in said for said in on_webnlg([row(8.0, 40.0)]))
+
+
+def test_settings_found_on_e2e_are_used_on_webnlg_as_they_are():
+    one, other = (study_smollm.setting(task, Scale.full) for task in ("e2e", "webnlg"))
+    assert other.recipe == replace(one.recipe, task="webnlg", sample_rate=128 / 18_102)
+    assert (one.pairs, other.pairs) == (42_061, 18_102)
+    assert other.delta == one.delta == 1e-5
