@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from torch import nn
+from torch.utils.checkpoint import CheckpointError
 from torch.utils.data import DataLoader
 from transformers import TrainingArguments
 from transformers.trainer_utils import TrainOutput
@@ -180,12 +181,14 @@ class PrivateTrainer(KeptTrainer):
         shared = DifferentiallyPrivateDistributedDataParallel(trained) if self.args.world_size > 1 else trained
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
+        refuse.refuse_batch(few)
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
         if self._options["grad_sample_mode"] == "auto":
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)
             )
+        refuse.refuse_recomputing(trained, self._options["grad_sample_mode"])
         prepared = self.engine.make_private(
             module=shared,
             optimizer=self.create_optimizer(),
@@ -244,7 +247,12 @@ class PrivateTrainer(KeptTrainer):
         with warnings.catch_warnings():
             # PyTorch's remark about the first layer, whose input needs no gradient.
             warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-            self._loss_of(self._private, {name: value[part] for name, value in batch.items()}).backward()
+            refuse.refuse_batch(batch)
+            try:
+                self._loss_of(self._private, {name: value[part] for name, value in batch.items()}).backward()
+            except CheckpointError:  # "auto" has come to functorch on this batch
+                refuse.refuse_recomputing(self.model, str(self.engine.grad_sample_mode))
+                raise
 
     def _loss_of_one(self, model: Any, example: Any) -> Any:
         """The objective on an example that never meets another."""

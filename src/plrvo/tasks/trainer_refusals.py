@@ -19,10 +19,12 @@ import math
 import os
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import Seq2SeqTrainer, Trainer, TrainerCallback
 
 from plrvo.accounting import Plan
+from plrvo.records.choices import GradSampleMode
 from plrvo.tasks.objective import OWN_LOSS
 from plrvo.training.apart import IN_HALVES
 from plrvo.validate import InvalidArgument, positive_integer
@@ -57,6 +59,33 @@ def refuse_data(model: Any, examples: Any) -> None:
             "train_dataset",
             type(examples).__name__,
             "one with a length and an index (no stream): any example may be drawn in any step",
+        )
+
+
+def refuse_batch(batch: dict[str, Any]) -> None:
+    """What a collator has put into a batch that has no row for each example: it cannot be given on in parts."""
+    for name, value in batch.items():
+        if not isinstance(value, list | tuple | np.ndarray | torch.Tensor) or getattr(value, "ndim", 1) == 0:
+            said = f"no {name}={value!r}: tensors with a row for each example; what is the same for all goes into "
+            raise InvalidArgument("data_collator", type(value).__name__, f"{said}the model's config")
+
+
+def refuse_recomputing(model: Any, mode: str) -> None:
+    """Activations that are computed again on the way back, where gradients are formed in a way that cannot."""
+    if not getattr(model, "is_gradient_checkpointing", False):
+        return
+    if mode == GradSampleMode.functorch:
+        raise InvalidArgument(
+            "gradient_checkpointing",
+            True,
+            "False, or grad_sample_mode='alone': functorch, which this model is given, cannot compute again",
+        )
+    again = (getattr(part, "_gradient_checkpointing_func", None) for part in model.modules())
+    if mode == GradSampleMode.alone and any(getattr(func, "keywords", {}).get("use_reentrant") for func in again):
+        raise InvalidArgument(
+            "gradient_checkpointing_kwargs",
+            {"use_reentrant": True},
+            "use_reentrant False with grad_sample_mode='alone'",
         )
 
 
