@@ -215,6 +215,11 @@ def test_the_best_weights_are_those_of_the_step_that_the_receipt_names(tmp_path)
         load_file(tmp_path / "checkpoint-4/model.safetensors")["classifier.bias"], module.classifier.bias
     )
     assert verify(tmp_path / "receipt.json") == []
+    for other in (2, 3, "4"):
+        parts = {name: part for name, part in receipt.items() if name not in ("receipt", "digest")}
+        parts["run"] = {**receipt["run"], "weights_of_step": other}
+        Receipt.signed(parts).write(tmp_path / "receipt.json")
+        assert any("not those of step" in line for line in verify(tmp_path / "receipt.json"))
 
 
 def test_where_the_best_checkpoint_is_gone_the_receipt_says_that_the_last_weights_are_there(tmp_path):
@@ -237,3 +242,25 @@ def test_weights_that_were_put_in_the_place_of_the_best_are_refused(tmp_path):
     with pytest.raises(InvalidArgument, match=r"load_best_model_at_end=.*the weights of step 4, as they were shown"):
         choosing(tmp_path, bert("head"), others).train()
     assert not (tmp_path / "receipt.json").exists()
+
+
+def test_a_run_that_was_stopped_stays_charged_until_it_is_resumed_or_settled(tmp_path):
+    account = Account.create(tmp_path / "a.budget", name="a", epsilon=40.0, delta=1e-3)
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == self.step
+
+    for step, settled in ((3, None), (5, 5)):
+        stop = Stop()
+        stop.step = step
+        trainer = unseeded(tmp_path / "run", settings=SAVING, budget=account, callbacks=[stop])
+        trainer.train(resume_from_checkpoint=step > 3)
+        if settled is not None:
+            trainer.engine.settle()
+        entry = account.state().entry(1)
+        assert (entry.released, entry.settled, entry.charged) == (step, settled, settled or STEPS)
+        assert verify(tmp_path / "run" / "receipt.json", budget=account.path) == []
+    with pytest.raises(InvalidArgument, match="a run that is not settled: this one has ended"):
+        unseeded(tmp_path / "run", settings=SAVING, budget=account).train(resume_from_checkpoint=True)
+    assert len(account.state().entries) == 1

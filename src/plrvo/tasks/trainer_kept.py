@@ -53,7 +53,8 @@ class KeptTrainer(Trainer):
         self.save_model()
         if self.is_world_process_zero():
             self._write_receipt()
-        if self._noisy.steps_taken == self.args.max_steps:
+        self.engine.accountant.ended = True  # a step after this one is not in the receipt
+        if self._noisy.steps_taken == self.args.max_steps:  # a run that was stopped may be resumed, with its charge
             self.engine.settle()
         self.accelerator.wait_for_everyone()  # whoever goes on finds weights and receipt
 
