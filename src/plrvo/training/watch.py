@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from plrvo.training.apart import HALVES, IN_HALVES
 from plrvo.training.bound import Bound
 from plrvo.training.call import Call, Inputs, Lists, rows_of, without_rows
+from plrvo.training.collated import Collated
 from plrvo.training.collectives import gathered
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.draws import Draws
@@ -114,6 +115,10 @@ class Watch(Bound):
         """From now on; after the wrapper's own hooks, which may have the last word on what comes out."""
         if self.module is not None:
             self._undo.append(self.module.register_forward_hook(self._after).remove)
+
+    def ask(self, collated: Collated) -> None:
+        """What the loader makes of single examples."""
+        self._padding.collated = collated
 
     def remove(self) -> None:
         """Leave the module as it was."""
