@@ -40,6 +40,10 @@ the examples themselves in them, which are there before.""",
 Megabytes that come with a model: parameters, momentum, gradient, and what else a step takes. A second copy of
 the gradient would make it four thirds of the memory without privacy. The blocks in which noise is drawn are as large at
 any size, and weigh on the smaller parameter only.""",
+    "optimizers": """\
+What torch does with the released gradient. `plrvo train` asks for one pass over memory (`fused=True`), which torch does
+not choose by itself on processors; a loop of one's own can ask for it where it makes its optimizer. Averages of weights
+are kept one parameter after the other: `foreach` goes through memory just as often.""",
 }
 # Programs, which are neither noises nor claims: the colours that are left.
 LOOKS = dict(zip(CONTENDERS, appearance.lines(CONTENDERS), strict=True))

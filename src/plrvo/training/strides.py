@@ -1,8 +1,8 @@
 """Gradients that lie in memory as their parameters do, which is what torch's own backward pass promises.
 
-Its fused optimizers rely on it: they walk through the memory of both and look at no stride, so that a gradient in
-another order would move other weights than its own (all of torch up to 2.13, on processors). Sums come out in the order
-in which they were computed, which for weights in `channels_last` is not theirs.
+Its fused optimizers rely on it: on processors they walk through the memory of both and look at no stride (seen in torch
+2.13), so that a gradient in another order would move other weights than its own. Sums come out in the order in which
+they were computed, which for weights in `channels_last` is not theirs.
 """
 
 from __future__ import annotations
