@@ -35,6 +35,8 @@ _OF_FSDP = "__composable_api_state_key"  # what it knows of a module, shares amo
 _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtype, torch.device)
 # Of exactly these types, which are nearly all values, nothing has to be asked: they are told by themselves.
 _TOLD_AS_THEY_ARE = frozenset({str, int, bool, type(None), bytes, torch.dtype, torch.device})
+# Of exactly these types nothing has to be asked either: there is nothing but their items to be looked at.
+_ITEMS_ALONE = frozenset({dict, list, tuple, set, frozenset})
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
 _DEPTH = 100
@@ -98,17 +100,21 @@ class Digest:
         # Sizes, attributes of objects with their names: with one item to be looked into at most, none comes twice.
         if kind is tuple and sum([type(v) not in _TOLD_AS_THEY_ARE for v in value]) <= 1 and depth <= _DEPTH:
             return "tuple", tuple([v if type(v) in _TOLD_AS_THEY_ARE else self._of(v, depth + 1) for v in value])
-        if kind in _PROXIES:
-            return "a proxy"
-        if isinstance(value, _PLAIN):
-            return value if isinstance(value, Hashable) else repr(value)
-        if isinstance(value, (float, complex)):
-            return repr(value)  # a NaN equals nothing
-        if self._strict and (state := drawn_so_far(value)) is not None:
-            return state
-        looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
-        if id(value) in self._own or (_is_opaque(value) and not looks_inside) or depth > _DEPTH:
-            return type(value).__name__
+        looks_inside = False
+        if kind not in _ITEMS_ALONE:
+            if kind in _PROXIES:
+                return "a proxy"
+            if isinstance(value, _PLAIN):
+                return value if isinstance(value, Hashable) else repr(value)
+            if isinstance(value, (float, complex)):
+                return repr(value)  # a NaN equals nothing
+            if self._strict and (state := drawn_so_far(value)) is not None:
+                return state
+            looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
+            if id(value) in self._own or (_is_opaque(value) and not looks_inside):
+                return kind.__name__
+        if depth > _DEPTH:
+            return kind.__name__
         if id(value) in self._seen:
             return "seen in " + self._seen[id(value)]
         self._seen[id(value)] = self._name
@@ -119,17 +125,18 @@ class Digest:
                 type(self._module).__name__,
                 f"attributes that can be looked through; {self._name} refers to more than {_MOST} objects",
             )
-        if isinstance(value, Tensor):
-            return self._of_tensor(value)
-        if isinstance(value, _BYTES):
-            return type(value).__name__, bytes(value)
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
-            return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
+        if kind not in _ITEMS_ALONE:
+            if isinstance(value, Tensor):
+                return self._of_tensor(value)
+            if isinstance(value, _BYTES):
+                return kind.__name__, bytes(value)
+            if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+                return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
         if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
-            return type(value).__name__, id(value), len(value)
+            return kind.__name__, id(value), len(value)
         below = inside_of_function(value) if looks_inside else children(value)
-        inside = [self._of(child, depth + 1) for child in below]
-        return type(value).__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
+        inside = [child if type(child) in _TOLD_AS_THEY_ARE else self._of(child, depth + 1) for child in below]
+        return kind.__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
         known: tuple[Hashable, ...] = (tuple(t.shape), t.dtype)
