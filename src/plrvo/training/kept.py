@@ -33,8 +33,11 @@ SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
 _OF_TORCH = frozenset(vars(nn.Module()))
 _OF_FSDP = "__composable_api_state_key"  # what it knows of a module, shares among them
 _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtype, torch.device)
-# Of exactly these types, which are nearly all values, nothing has to be asked: they are told by themselves.
-_TOLD_AS_THEY_ARE = frozenset({str, int, bool, type(None), bytes, torch.dtype, torch.device})
+# Of exactly these types, which are nearly all values, nothing has to be asked: they are told by themselves. All else is
+# told with its type, so that nothing is taken for another thing that looks like it: True equals 1, but is not 1.
+_TOLD_AS_THEY_ARE = frozenset({str, int, type(None), bytes, torch.dtype, torch.device})
+_SINGLE = _TOLD_AS_THEY_ARE | {bool}
+_FLAGS = {flag: ("bool", flag) for flag in (False, True)}
 # Of exactly these types nothing has to be asked either: there is nothing but their items to be looked at.
 _ITEMS_ALONE = frozenset({dict, list, tuple, set, frozenset})
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
@@ -97,26 +100,28 @@ class Digest:
         kind = type(value)
         if kind in _TOLD_AS_THEY_ARE:
             return cast(Hashable, value)
+        if kind is bool:
+            return _FLAGS[value]
         # Sizes, attributes of objects with their names: with one item to be looked into at most, none comes twice.
-        if kind is tuple and sum([type(v) not in _TOLD_AS_THEY_ARE for v in value]) <= 1 and depth <= _DEPTH:
+        if kind is tuple and sum([type(v) not in _SINGLE for v in value]) <= 1 and depth <= _DEPTH:
             return "tuple", tuple([v if type(v) in _TOLD_AS_THEY_ARE else self._of(v, depth + 1) for v in value])
         looks_inside = False
         if kind not in _ITEMS_ALONE:
             if kind in _PROXIES:
-                return "a proxy"
+                return ("a proxy",)
             if isinstance(value, _PLAIN):
-                return value if isinstance(value, Hashable) else repr(value)
+                return kind.__name__, value if isinstance(value, Hashable) else repr(value)
             if isinstance(value, (float, complex)):
-                return repr(value)  # a NaN equals nothing
+                return kind.__name__, repr(value)  # a NaN equals nothing
             if self._strict and (state := drawn_so_far(value)) is not None:
                 return state
             looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
             if id(value) in self._own or (_is_opaque(value) and not looks_inside):
-                return kind.__name__
+                return (kind.__name__,)
         if depth > _DEPTH:
-            return kind.__name__
+            return (kind.__name__,)
         if id(value) in self._seen:
-            return "seen in " + self._seen[id(value)]
+            return "seen in", self._seen[id(value)]
         self._seen[id(value)] = self._name
         self._alive.append(value)
         if len(self._alive) > _MOST:
