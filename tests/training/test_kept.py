@@ -52,7 +52,7 @@ PLACES = {
 
 
 def digest(value: Any, **options: Any) -> Digest:
-    module = nn.Linear(1, 1)
+    module: Any = nn.Linear(1, 1)
     module.value = value
     return Digest(module, **options)
 
@@ -76,6 +76,24 @@ def test_what_looks_alike_is_told_apart(place: str, options: dict[str, bool]) ->
 def test_flags_in_a_set_are_no_numbers() -> None:
     assert apart({True, "a"}, {1, "a"})
     assert not apart({True, "a"}, {"a", True})
+
+
+@pytest.mark.parametrize("options", [{}, {"identity": True}, {"identity": True, "values": False}], ids=str)
+def test_which_of_two_is_kept_twice(options: dict[str, bool]) -> None:
+    one, other = [0], [1]
+    module: Any = nn.Linear(1, 1)
+    module.value = [one, other, one]
+    before = Digest(module, **options)
+    module.value[2] = other
+    assert Digest(module, **options).differing(before) == {"value"}
+    module.value[2] = one
+    module.beside = [one]
+    assert Digest(module, **options).differing(before) == {"beside"}
+
+
+def test_sets_of_the_same_objects_are_told_alike_in_any_order() -> None:
+    objects = [Settings(value=7) for _ in range(20)]
+    assert not apart([set(objects), objects[:1]], [dict.fromkeys(reversed(objects)).keys() | set(), objects[:1]])
 
 
 @pytest.mark.parametrize("mode", ["hooks", "bookkeeping"])

@@ -74,8 +74,10 @@ class Digest:
 
     def __init__(self, module: nn.Module, *, identity: bool = False, values: bool = True, strict: bool = False) -> None:
         self._identity, self._values, self._strict = identity, values, strict
-        self._module, self._seen = module, dict[int, str]()
+        self._module, self._seen = module, dict[int, Hashable]()
         self._alive: list[Any] = []
+        self._first: dict[str, int] = {}  # how much was seen before each name
+        self._in_sets = 0  # which have no order that objects in them could be counted by
         layers = layers_of(module)
         self._own = _of_the_tree(layers)
         self.names: dict[str, Hashable] = {}
@@ -122,7 +124,8 @@ class Digest:
             return (kind.__name__,)
         if id(value) in self._seen:
             return "seen in", self._seen[id(value)]
-        self._seen[id(value)] = self._name
+        number = len(self._alive) - self._first.setdefault(self._name, len(self._alive))
+        self._seen[id(value)] = self._name, -1 if self._in_sets else number  # which of several in one attribute
         self._alive.append(value)
         if len(self._alive) > _MOST:
             raise InvalidArgument(
@@ -140,8 +143,11 @@ class Digest:
         if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
             return kind.__name__, id(value), len(value)
         below = inside_of_function(value) if looks_inside else children(value)
+        is_set = isinstance(value, (set, frozenset))
+        self._in_sets += is_set
         inside = [child if type(child) in _TOLD_AS_THEY_ARE else self._of(child, depth + 1) for child in below]
-        return kind.__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
+        self._in_sets -= is_set
+        return kind.__name__, frozenset(inside) if is_set else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
         known: tuple[Hashable, ...] = (tuple(t.shape), t.dtype)
