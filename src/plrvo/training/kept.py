@@ -82,7 +82,10 @@ class Digest:
         self._own = _of_the_tree(layers)
         self.names: dict[str, Hashable] = {}
         for self._name, value in attributes(layers):
-            self.names[self._name] = value if type(value) in _TOLD_AS_THEY_ARE else self._of(value, 0)
+            kind = type(value)
+            self.names[self._name] = (
+                value if kind in _TOLD_AS_THEY_ARE else _FLAGS[value] if kind is bool else self._of(value, 0)
+            )
         for self._name, value, _ in places(layers):
             self.names[self._name] = self._of(value, 0)
         for self._name, value in plain_hooks(layers) if strict else ():
@@ -104,7 +107,11 @@ class Digest:
             return cast(Hashable, value)
         if kind is bool:
             return _FLAGS[value]
+        if kind is float:
+            return "float", repr(value)  # a NaN equals nothing
         # Sizes, attributes of objects with their names: with one item to be looked into at most, none comes twice.
+        if kind is tuple and _TOLD_AS_THEY_ARE.issuperset(map(type, value)):
+            return "tuple", value
         if kind is tuple and sum([type(v) not in _SINGLE for v in value]) <= 1 and depth <= _DEPTH:
             return "tuple", tuple([v if type(v) in _TOLD_AS_THEY_ARE else self._of(v, depth + 1) for v in value])
         looks_inside = False
@@ -114,7 +121,7 @@ class Digest:
             if isinstance(value, _PLAIN):
                 return kind.__name__, value if isinstance(value, Hashable) else repr(value)
             if isinstance(value, (float, complex)):
-                return kind.__name__, repr(value)  # a NaN equals nothing
+                return kind.__name__, repr(value)
             if self._strict and (state := drawn_so_far(value)) is not None:
                 return state
             looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
