@@ -143,7 +143,7 @@ TOGETHER = [
     ("tasks/vision/test_models.py", "tasks/vision: resnet task vit", "every model of the catalog, as a task has it"),
     (
         "misuse/test_catalogue.py",
-        "training: descendants elsewhere factors kept layout loss_form loss_hooks operations probe recording "
+        "training: descendants elsewhere factors layout loss_form loss_hooks operations probe recording "
         "state unchanged watch",
         "what they refuse is the catalogue of misuses, in every mode",
     ),
