@@ -30,7 +30,7 @@ from plrvo.training.layout import layout_of
 from plrvo.training.longest import Longest
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
-from plrvo.training.memory import give_back
+from plrvo.training.memory import give_back, keep
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -67,6 +67,7 @@ class Watch(Bound):
     ) -> None:
         super().__init__(module)
         self._shards = shards or Whole()
+        keep()
         forget_recordings()
         forget_descendants()
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
