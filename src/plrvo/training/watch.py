@@ -67,7 +67,6 @@ class Watch(Bound):
     ) -> None:
         super().__init__(module)
         self._shards = shards or Whole()
-        keep()
         forget_recordings()
         forget_descendants()
         self._reduction, self._per_example, self._dimension = reduction, per_example, dimension
@@ -126,6 +125,8 @@ class Watch(Bound):
     def new_step(self, last: bool = True) -> None:
         """The step, or a part that is not its `last`, is settled: what comes next is heard from `go_on` on."""
         self._steps += last
+        if self._steps >= _TRIED:  # tries are over, most of them, which make what later steps have no use for
+            keep()
         self.seen_loss, self._turn = False, 0
         self.forget_gradients()
         self.pause()
