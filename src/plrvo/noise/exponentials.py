@@ -32,7 +32,7 @@ _DEEP = 2.0**-20  # below, a word tells too little about U
 _DEEP_SIZE = 20 * math.log(2)
 _UNREACHED = 1024.0  # exponentials beyond have probability e^-1024
 _ONE, _TOP = np.uint64(1), np.uint64(1 << 63)
-_HALF, _TOP_OF_HALF = np.uint64(32), np.uint32(1 << 31)
+_HALF = np.uint64(32)  # bits of a word
 
 
 def signed_uniforms(words: Words, out: Array, scale: float = 1.0) -> None:
@@ -61,13 +61,13 @@ def give_signs(values: NDArray[Any], words: Words, spare: NDArray[Any]) -> None:
 
     For singles the halves that have the signs are first put in one row: steps over every other half take longer.
     """
-    if values.itemsize == 8:
-        bits, signs, top = values.view(np.uint64), words, _TOP
-    else:
-        bits, signs, top = values.view(np.uint32), spare.view(np.uint32)[: values.size], _TOP_OF_HALF
+    bits: NDArray[Any] = values.view(np.uint64 if values.itemsize == 8 else np.uint32)
+    signs: NDArray[Any] = words
+    if values.itemsize < words.itemsize:
+        signs = spare.view(bits.dtype)[: values.size]
         np.right_shift(words, _HALF, out=words)
         np.copyto(signs, words, casting="same_kind")
-    np.bitwise_and(signs, top, out=signs)
+    np.bitwise_and(signs, bits.dtype.type(1 << 8 * values.itemsize - 1), out=signs)
     np.bitwise_or(bits, signs, out=bits)
 
 
