@@ -71,6 +71,13 @@ clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradie
 in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by
 a kernel that stays in the cache and uses every core.
 
+A step drops much memory that the next one asks for again. On Linux the C library gives it back to the system in
+between, and what is fresh has to be cleared, which takes a good part of a small step. From the third step on plrvo
+asks the library to keep up to 2 GB (`plrvo.training.memory`), unless a variable that begins with `MALLOC_` or
+`GLIBC_TUNABLES` is set. This is no matter of privacy: a loop without it is faster, too, with
+`MALLOC_TRIM_THRESHOLD_=2147483647` and `MALLOC_MMAP_THRESHOLD_=33554432`, which steps without privacy on this page do
+not have.
+
 ## Why an embedding's gradient is not sparse
 
 Noise is on every coordinate of what a step releases, also on rows of an embedding that no example of the batch has. A
