@@ -75,8 +75,8 @@ A step drops much memory that the next one asks for again. On Linux the C librar
 between, and what is fresh has to be cleared, which takes a good part of a small step. From the third step on plrvo
 asks the library to keep up to 2 GB (`plrvo.training.memory`), unless a variable that begins with `MALLOC_` or
 `GLIBC_TUNABLES` is set. This is no matter of privacy: a loop without it is faster, too, with
-`MALLOC_TRIM_THRESHOLD_=2147483647` and `MALLOC_MMAP_THRESHOLD_=33554432`, which steps without privacy on this page do
-not have.
+`MALLOC_TRIM_THRESHOLD_=2147483647` and `MALLOC_MMAP_THRESHOLD_=33554432`. So that ratios say what privacy costs, all
+steps in the tables of twelve models have that setting; without it, as they come, steps of others take longer.
 
 ## Why an embedding's gradient is not sparse
 
