@@ -36,3 +36,8 @@ def test_tests_of_several_data_sets_are_one_row_and_what_cannot_be_written_is_le
     rows = measured(log)
     assert rows == [{"step": 2, "one_loss": 0.5, "two_loss": 0.25}, {"step": 4, "accuracy": 0.5}]
     json.dumps(rows, allow_nan=False)
+
+
+def test_a_measure_named_as_something_else_in_the_row_keeps_its_prefix():
+    log = [{"step": 4, "eval_step": 77.0, "eval_epsilon_certified": 0.01, "eval_accuracy": 0.5}]
+    assert measured(log) == [{"step": 4, "eval_step": 77.0, "eval_epsilon_certified": 0.01, "accuracy": 0.5}]

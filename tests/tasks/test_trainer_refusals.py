@@ -7,6 +7,7 @@ from tests.tasks.test_trainer import STEPS, Rows, arguments, optimizer_of, plan
 from tests.tasks.text.tiny import CLASSES, bert, config
 from tests.training.helpers import seeded
 from torch import nn
+from torch.utils.checkpoint import CheckpointError
 from torch.utils.data import IterableDataset
 from transformers import (
     BertForSequenceClassification,
@@ -300,3 +301,36 @@ def test_a_launcher_may_not_ask_for_bfloat16(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     with pytest.raises(InvalidArgument, match="in halves"):
         made(tmp_path, bert("head"))
+
+
+@pytest.mark.parametrize("extra", [True, torch.tensor(3.0), "text"])
+def test_a_batch_with_something_that_has_no_rows_is_refused(tmp_path, extra):
+    def collate(rows):
+        return {**default_data_collator(rows), "extra": extra}
+
+    with pytest.raises(InvalidArgument, match=r"data_collator=.*no extra="):
+        made(tmp_path, data_collator=collate).train()
+
+
+@pytest.mark.parametrize(
+    ("mode", "reentrant", "named"),
+    [("functorch", False, "gradient_checkpointing=True"), ("alone", True, "gradient_checkpointing_kwargs")],
+)
+def test_activations_are_not_computed_again_where_they_cannot_be(tmp_path, mode, reentrant, named):
+    settings = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
+    trainer = made(tmp_path, bert("bias"), settings=settings, grad_sample_mode=mode)
+    with pytest.raises(InvalidArgument, match=named):
+        trainer.train()
+    assert len(trainer.engine.accountant) == 0
+
+
+def test_nor_where_auto_has_come_to_such_a_way_on_a_batch(tmp_path):
+    trainer = made(tmp_path, bert("bias"), settings={"gradient_checkpointing": True}, grad_sample_mode="hooks")
+
+    def fails(model, batch):
+        trainer.engine._mode = "functorch"
+        raise CheckpointError("as torch says it")
+
+    trainer._criterion, trainer._loss_of = logits_of, fails
+    with pytest.raises(InvalidArgument, match=r"gradient_checkpointing=True.*functorch"):
+        trainer.train()

@@ -101,3 +101,21 @@ def test_whoever_computes_with_the_weights_hears_of_every_change_after_it():
         assert heard == [now]
     assert heard == [now, -2.0]
     assert now != -2.0
+
+
+def test_neither_a_checkpoint_nor_a_step_is_taken_of_the_average(tmp_path):
+    engine, module, optimizer, loss, loader = private(steps=5, average=DECAY)
+    for i, (x, y) in enumerate(loader, start=1):
+        optimizer.zero_grad()
+        loss(module(x), y).backward()
+        trained = flat(module)
+        if i == 4:
+            break
+        optimizer.step()
+    with pytest.raises(InvalidArgument, match=r"optimizer.step='within engine.averaged\(\)'"), engine.averaged():
+        optimizer.step()
+    with pytest.raises(InvalidArgument, match=r"save_checkpoint='within engine.averaged\(\)'"), engine.averaged():
+        engine.save_checkpoint(path=tmp_path / "c", module=module, optimizer=optimizer)
+    assert not (tmp_path / "c").exists()
+    assert torch.equal(flat(module), trained)
+    assert len(engine.accountant) == 3

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plrvo.records import checkpoint, derived, journal, metrics
+from plrvo.records.compared import is_count
 from plrvo.records.folder import JOURNAL, METRICS, NO_WEIGHTS
 from plrvo.records.opened import Opened, file_name
 from plrvo.records.weights import Tensors
@@ -46,7 +47,8 @@ def of_metrics(read: Opened) -> Iterator[str]:
     if known is None or known["file"] in read.away:
         if last and last.keys() & {"step", "epsilon_certified"}:  # words of the caller's have neither
             yield from metrics.epsilon_differences(last, read.ledger, read.plan.delta, read.older)
-        if known is None and read.revision > 1 and (journal_of or (read.folder / METRICS).exists()):
+        covered = not journal_of or isinstance(read.run.get("history"), list)  # a Trainer's are in the receipt itself
+        if known is None and read.revision > 1 and (not covered or (read.folder / METRICS).exists()):
             yield f"{METRICS} is not covered"
         return
     if set(known) != {"file", "sha256", "rows"}:
@@ -90,7 +92,7 @@ def of_weights(read: Opened) -> Iterator[str]:
 
 
 def _released(read: Opened, held: Tensors, names: Any) -> Iterator[str]:
-    """The numbers that were trained are those of the last release, by the digest in the journal."""
+    """The numbers that were trained are those of the last release, or the chosen one, by the digest in the journal."""
     released = read.released
     if released is None:
         if names is not None:
@@ -102,8 +104,10 @@ def _released(read: Opened, held: Tensors, names: Any) -> Iterator[str]:
     trained = read.task.get("trainable_parameters")
     if trained is not None and held.count(names) != trained:
         yield f"weights.trained has {shortened(held.count(names))} numbers; {trained} parameters were trained"
-    if released.steps and held.digest(names) != released.weights_at[released.steps]:
-        yield f"the weights {held.path.name} are not those of the last release in the journal"
+    step: Any = read.run.get("weights_of_step", released.steps)
+    which = "the last release" if step == released.steps else f"step {shortened(step)}"
+    if released.steps and not (is_count(step) and held.digest(names) == released.weights_at.get(step, "")):
+        yield f"the weights {held.path.name} are not those of {which} in the journal"
 
 
 def of_checkpoint(read: Opened) -> Iterator[str]:

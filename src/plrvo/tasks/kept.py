@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +9,19 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from plrvo.accounting import Plan
-from plrvo.budget import Account
 from plrvo.files import write_bytes
-from plrvo.noise import Keystream
 from plrvo.records import Receipt
 from plrvo.records import metrics as covered
-from plrvo.records.folder import CHECKPOINT, DIAGNOSTICS, JOURNAL, METRICS, RECEIPT, WEIGHTS
+from plrvo.records.folder import CHECKPOINT, DIAGNOSTICS, METRICS, RECEIPT, WEIGHTS
 from plrvo.records.history import write_history
-from plrvo.records.journal import Journal, reconcile
 from plrvo.records.seeding import CALLERS_GENERATORS, FIXED_SEED, UNSEEDED
 from plrvo.tasks.preset import Task
+from plrvo.tasks.releases import Releases
 from plrvo.tasks.settings import WITH_MOMENTUM, Settings
-from plrvo.training import PoissonSampler, PrivacyEngine
+from plrvo.training import PrivacyEngine
 from plrvo.training.diagnostics import Diagnostics
 from plrvo.training.receipts import make_receipt, weights_digest
-from plrvo.validate import InvalidArgument, counted, printable
+from plrvo.validate import InvalidArgument
 
 
 def write_results(
@@ -54,7 +51,7 @@ class KeptRun:
 
     def __post_init__(self) -> None:
         self.checkpoint = self.settings.out / CHECKPOINT
-        self.journal = Journal.open(self.settings.out / JOURNAL)
+        self.releases = Releases(self.settings.out, self.plan, self.engine, self.optimizer, self._released_digest)
         unsafe = self.settings.unsafe_diagnostics and self.chief
         self.diagnostics = Diagnostics(self.settings.out / DIAGNOSTICS, [dict(self.task.unsafe)]) if unsafe else None
         self.fixed = {
@@ -68,7 +65,9 @@ class KeptRun:
         """The metrics so far. A new run writes its random streams down before its first step."""
         observer = self.task.observer
         if not self.settings.resume:
-            self._reserve()
+            if self.chief:
+                name = f"{self.task.description.get('name', 'a task')} in {self.settings.out.name}"
+                self.releases.reserve(self.settings.budget, name)
             if observer is not None:
                 observer.begin(self.optimizer, self.plan, None)
             self._write_checkpoint([])
@@ -88,11 +87,10 @@ class KeptRun:
             known = _anywhere(state["fixed"][name]) if name == "task" else state["fixed"].get(name)
             if known != value:
                 raise InvalidArgument(name, value, f"{known}, as in the run that is resumed")
-        reconcile(self.journal, state["journal"])
-        lost = self.journal.steps - self.optimizer.steps_taken
-        if lost > 0 and not self.repeatable:
-            self._forfeit(lost)
-        self._go_on_charging(state.get("budget"))
+        self.releases.take_up(state["journal"])
+        self.releases.check_account(self.settings.budget, state.get("budget"))
+        if self.chief:
+            self.releases.go_on_charging(self.settings.budget, state.get("budget"))
         if observer is not None:
             observer.begin(self.optimizer, self.plan, state["observed"])
         self.history = [dict(row) for row in state["history"]]
@@ -103,27 +101,10 @@ class KeptRun:
         """Whether results of this step may be seen; every process but the chief is blind."""
         if not self.chief:
             return wanted
-        permitted = self.journal.permits(step, wanted, self._released_digest)
-        if permitted and self.engine.charge is not None:  # after the journal: a crash in between has shown nothing
-            self.engine.charge.release(self.journal.steps)
-        if permitted and not self.repeatable:  # at once, before an evaluation that may take long
+        permitted = self.releases.permits(step, wanted)
+        if permitted and not self.releases.repeatable:  # at once, before an evaluation that may take long
             self._write_checkpoint(self.history)
         return permitted
-
-    def _reserve(self) -> None:
-        """Charge the whole plan to the account, if there is one, before a batch is drawn."""
-        if self.settings.budget is not None and self.chief:
-            name = f"{self.task.description.get('name', 'a task')} in {self.settings.out.name}"
-            self.engine.charge = Account(self.settings.budget).reserve(self.plan, printable(name)[:200])
-
-    def _go_on_charging(self, record: dict[str, Any] | None) -> None:
-        if self.settings.budget is None and record is None:
-            return
-        if self.settings.budget is None or record is None:
-            charged = "no value: the run began without an account" if record is None else "the account of the run"
-            raise InvalidArgument("budget", None if record else str(self.settings.budget), charged)
-        if self.chief:
-            self.engine.charge = Account(self.settings.budget).take_up(record, self.journal.steps)
 
     def settle(self) -> None:
         """Give back to the account what was not released: no step is left, or will be taken."""
@@ -145,37 +126,6 @@ class KeptRun:
         released = self.task.released(self.module)
         return {name: p for name, p in released.named_parameters() if p.requires_grad}
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether steps after a checkpoint can be taken again with the same noise; not where its key is never kept."""
-        generator = self.optimizer.generator
-        return not isinstance(generator, Keystream) or generator.fixed
-
-    def _forfeit(self, lost: int) -> None:
-        """Count steps that were released after the checkpoint: others in their place would come on top of them."""
-        if self.journal.steps >= self.plan.workload.steps:
-            raise InvalidArgument(
-                "resume",
-                str(self.settings.out),
-                "a run with steps left: all were released, the last after the checkpoint",
-            )
-        warnings.warn(
-            f"{counted(lost, 'step')} {'was' if lost == 1 else 'were'} released after the checkpoint, and the key of "
-            "their noise is gone: they are counted, "
-            "and what was learned in them is lost",
-            stacklevel=2,
-        )
-        work, sampler = self.plan.workload, self.engine.sampler
-        self.engine.accountant.step(
-            noise=self.plan.noise,
-            sample_rate=work.sample_rate,
-            clip=work.clip,
-            dimension=self.optimizer.dimension,
-            steps=lost,
-        )
-        if isinstance(sampler, PoissonSampler):
-            sampler.forfeit(lost)
-
     def save(self, metrics: list[dict[str, Any]]) -> None:
         """Checkpoint, weights, metrics and receipt, in this order: the receipt is true of the weights beside it."""
         if not self.chief:
@@ -194,7 +144,7 @@ class KeptRun:
             task.description,
             _how(self.settings, self.engine.seeded, metrics),
             audit,
-            self.journal,
+            self.releases.journal,
             list(self.trained),
             covered.summary(out / METRICS, len(metrics)),
             self.settings.job and _anywhere(self.settings.job),
@@ -210,9 +160,8 @@ class KeptRun:
             "history": metrics,
             "fixed": self.fixed,
             "observed": None if self.task.observer is None else self.task.observer.state(),
-            "journal": self.journal.summary(),
             "job": self.settings.job,
-            **({} if self.engine.charge is None else {"budget": self.engine.charge.record()}),
+            **self.releases.parts(),
         }
         self.engine.save_checkpoint(path=self.checkpoint, module=self.model, optimizer=self.optimizer, extra=extra)
 

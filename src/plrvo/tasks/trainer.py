@@ -9,59 +9,44 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
-from safetensors.torch import save as save_tensors
 from torch import nn
+from torch.utils.checkpoint import CheckpointError
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import TrainOutput, get_last_checkpoint
+from transformers import TrainingArguments
+from transformers.trainer_utils import TrainOutput
 
 from plrvo.accounting import Plan
 from plrvo.budget import Account
 from plrvo.budget.address import Address
-from plrvo.files import write_bytes
+from plrvo.files import locked
 from plrvo.noise import Noise
 from plrvo.records.choices import GradSampleMode
-from plrvo.records.folder import RECEIPT
+from plrvo.records.folder import LOCK
 from plrvo.records.unit import check_author
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
+from plrvo.tasks.trainer_callbacks import ShowSteps, Told
+from plrvo.tasks.trainer_checkpoints import refuse_uploads, resumed
 from plrvo.tasks.trainer_epochs import CountEpochs, EpochLoader, Epochs
+from plrvo.tasks.trainer_kept import KeptTrainer
 from plrvo.tasks.trainer_plan import Target, planned
-from plrvo.tasks.trainer_receipt import run_of, task_of
+from plrvo.tasks.trainer_weights import refuse_occupied
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping.mode import fitting_mode
-from plrvo.training.receipts import make_receipt
 from plrvo.training.trackers import Tracker, spent
 from plrvo.validate import InvalidArgument
 
-# What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
-WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
-PRIVATE = "private.safetensors"  # in each checkpoint: what `resume_from_checkpoint` goes on from; secret
 _FEW = 3  # examples that the objective and the layers are tried with
-_DECISIONS = ("should_training_stop", "should_epoch_stop", "should_log", "should_evaluate", "should_save")
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
 
 
-class _Told(TrainerCallback):
-    """Hands on what is logged."""
-
-    def __init__(self, trackers: Sequence[Tracker]) -> None:
-        self._trackers = trackers
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if not state.is_world_process_zero:  # all processes log the same
-            return
-        numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, int | float)}
-        for tracker in self._trackers:
-            tracker.log(state.global_step, numbers)
-
-
-class PrivateTrainer(Trainer):
+class PrivateTrainer(KeptTrainer):
     """Your `Trainer` within a privacy budget.
 
     `target_epsilon` is all that has to be said: noise (Gaussian, or the shape that `noise` gives or names) is fitted to
@@ -134,10 +119,12 @@ class PrivateTrainer(Trainer):
         plan, args = planned(plan, target, model, args, train_dataset, clipping)  # type: ignore[arg-type]
         kept = refuse.checked_arguments(args, plan)
         self._epochs = Epochs(plan.batch_share, plan.workload.steps)
-        kwargs["callbacks"] = [CountEpochs(self._epochs), *(kwargs.get("callbacks") or ())]
+        first = CountEpochs(self._epochs), ShowSteps(lambda: self.callback_handler.callbacks, self._show)
+        kwargs["callbacks"] = [*first, *(kwargs.get("callbacks") or ())]
         super().__init__(model=model, args=kept, processing_class=processing_class, **kwargs)
         refuse.refuse_accelerator(self.accelerator)
-        self.engine = PrivacyEngine(plan, postprocess=postprocess, budget=budget)
+        self.engine = PrivacyEngine(plan, postprocess=postprocess)
+        self._budget = budget if isinstance(budget, Account | None) else Account(budget)
         self._criterion: Any = criterion  # None until the model has been asked
         self._options: dict[str, Any] = {
             "clipping": clipping,
@@ -149,11 +136,7 @@ class PrivateTrainer(Trainer):
         self._clipping = plan.clipping
         self._task = task or {}
         if trackers:
-            self.add_callback(_Told(trackers))
-        self._private: Any = None  # the model under its wrapper, from the first call on
-        self._noisy: Any = None
-        self._saved_at = 0  # the step of the last checkpoint
-        self._weights_of: int | None = None  # the step of the best one, where it is loaded at the end
+            self.add_callback(Told(trackers))
 
     def train(
         self, resume_from_checkpoint: Any = None, trial: Any = None, ignore_keys_for_eval: list[str] | None = None
@@ -163,77 +146,28 @@ class PrivateTrainer(Trainer):
         `resume_from_checkpoint` is the last folder that this trainer saved, or True. Earlier ones are refused: the
         steps after them were released, and others in their place would be in no ledger.
         """
-        folder = self._resumed_folder(resume_from_checkpoint)
+        output = Path(str(self.args.output_dir))
+        folder = resumed(resume_from_checkpoint, output)
         if trial is not None:
             raise InvalidArgument("trial", trial, "None: every trial of a search spends a budget of its own")
         if self._private is not None:
             raise InvalidArgument("plan", self._noisy.steps_taken, "one call of train(): its steps have been taken")
+        self._resumes = folder is not None
+        if not self._resumes:
+            refuse_occupied(output)
         refuse.refuse_overrides(self, PrivateTrainer)  # once more: methods can be put into an object
         for callback in self.callback_handler.callbacks:
             refuse.refuse_callback(callback)
-        done = super().train(resume_from_checkpoint=folder, ignore_keys_for_eval=ignore_keys_for_eval)
-        wrapper: Any = self._private
-        trained: Any = self.model
-        self._keep_last()
-        wrapper.to_standard_module()
-        self.model_wrapped = trained
-        self.save_model()
-        if self.is_world_process_zero():
-            self._write_receipt()
-        self.engine.settle()
-        self.accelerator.wait_for_everyone()  # whoever goes on finds weights and receipt
+        refuse_uploads(self.args, self.callback_handler.callbacks)
+        with ExitStack() as left:
+            if self.is_world_process_zero():
+                left.enter_context(locked(output / LOCK, "output_dir"))
+            left.callback(self._leave)
+            done = super().train(resume_from_checkpoint=folder, ignore_keys_for_eval=ignore_keys_for_eval)
+            self._finish()
         metrics = {name: value for name, value in done.metrics.items() if name not in _PRIVATE_LOGS}
         # The loss of private examples is not released; NaN would look like a run that diverged.
         return TrainOutput(done.global_step, None, metrics)  # type: ignore[arg-type]
-
-    def _keep_last(self) -> None:
-        """A run that was stopped goes on from what it released last."""
-        step, keeps = self.state.global_step, self.args.save_strategy != "no" and not self.args.save_only_model
-        if keeps and self._saved_at != step < self.args.max_steps:
-            self._save_checkpoint(self._private, None)
-
-    def _load_best_model(self) -> None:
-        """As ever; the last weights, which a run goes on from, are saved before others are in their place."""
-        self._keep_last()
-        super()._load_best_model()
-        self._weights_of = self.state.best_global_step
-
-    def _resumed_folder(self, given: Any) -> str | None:
-        if not given:
-            return None
-        last: Any = get_last_checkpoint
-        folder = last(str(self.args.output_dir)) if given is True else str(given)
-        if folder is None or not (Path(folder) / PRIVATE).is_file():
-            raise InvalidArgument(
-                "resume_from_checkpoint",
-                given,
-                f"a folder that a PrivateTrainer saved, with {PRIVATE} in it: others hold no ledger of steps",
-            )
-        return folder
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """One file for optimizer, ledger and random streams, its owner's alone, in the place of two pickles.
-
-        The first process's, which has drawn the noise; ledger, batches and optimizer are the same in all of them.
-        """
-        self._saved_at = self.state.global_step
-        if not self.is_world_process_zero():
-            return
-        rates: Any = self.lr_scheduler
-        schedule = {name: value for name, value in rates.state_dict().items() if _is_plain(value)}
-        self.engine.save_checkpoint(
-            path=Path(output_dir) / PRIVATE, module=self._private, optimizer=self._noisy, extra={"schedule": schedule}
-        )
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """As the run was when the file was written; a file of another plan or model is refused."""
-        if checkpoint is not None:
-            refuse.refuse_earlier(Path(checkpoint), Path(str(self.args.output_dir)) / RECEIPT)
-            kept = self.engine.load_checkpoint(
-                path=Path(checkpoint) / PRIVATE, module=self._private, optimizer=self._noisy
-            )
-            rates: Any = self.lr_scheduler
-            rates.load_state_dict({**rates.state_dict(), **kept["schedule"]})
 
     def get_train_dataloader(self) -> Any:
         """Poisson batches at the plan's rate. The model and the optimizer become private with it."""
@@ -247,12 +181,14 @@ class PrivateTrainer(Trainer):
         shared = DifferentiallyPrivateDistributedDataParallel(trained) if self.args.world_size > 1 else trained
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
+        refuse.refuse_batch(few)
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
         if self._options["grad_sample_mode"] == "auto":
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)
             )
+        refuse.refuse_recomputing(trained, self._options["grad_sample_mode"])
         prepared = self.engine.make_private(
             module=shared,
             optimizer=self.create_optimizer(),
@@ -264,6 +200,7 @@ class PrivateTrainer(Trainer):
         self._private, self._noisy, *criterion, loader = prepared
         self._criterion = criterion[0] if criterion else self._criterion
         self.optimizer = self._noisy
+        self._begin()
         return EpochLoader(loader, self._epochs, lambda: self._noisy.steps_taken)
 
     def set_initial_training_values(self, *args: Any, **kwargs: Any) -> Any:
@@ -310,7 +247,12 @@ class PrivateTrainer(Trainer):
         with warnings.catch_warnings():
             # PyTorch's remark about the first layer, whose input needs no gradient.
             warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
-            self._loss_of(self._private, {name: value[part] for name, value in batch.items()}).backward()
+            refuse.refuse_batch(batch)
+            try:
+                self._loss_of(self._private, {name: value[part] for name, value in batch.items()}).backward()
+            except CheckpointError:  # "auto" has come to functorch on this batch
+                refuse.refuse_recomputing(self.model, str(self.engine.grad_sample_mode))
+                raise
 
     def _loss_of_one(self, model: Any, example: Any) -> Any:
         """The objective on an example that never meets another."""
@@ -322,20 +264,6 @@ class PrivateTrainer(Trainer):
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         loss = self._criterion(outputs, labels_of(batch))
         return loss.mean() if loss.ndim == 1 else loss  # a criterion may give one loss for each example
-
-    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        """As ever, in all processes or in none: a callback of one that stops would leave the others waiting."""
-        self._agree()
-        super()._maybe_log_save_evaluate(*args, **kwargs)
-        self._agree()
-
-    def _agree(self) -> None:
-        if self.args.world_size > 1:
-            own = [getattr(self.control, name) for name in _DECISIONS]
-            asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
-            torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
-            for name, wanted in zip(_DECISIONS, asked.tolist(), strict=True):
-                setattr(self.control, name, bool(wanted))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Without what is known of private examples, with both epsilons so far: for every tracker of `report_to`."""
@@ -354,22 +282,3 @@ class PrivateTrainer(Trainer):
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> None:
         """As above."""
-
-    def _write_receipt(self) -> None:
-        folder = Path(str(self.args.output_dir))
-        trained: Any = self.model
-        task = task_of(trained, self.train_dataset, self._task)
-        optimizer = self._noisy.original_optimizer
-        run = run_of(optimizer, self.args, self.engine.seeded, self.state.log_history, self._weights_of)
-        weights = next((folder / name for name in WEIGHTS if (folder / name).exists()), folder / TRAINED)
-        if weights.name == TRAINED:
-            trained_only = {name: p.detach().clone() for name, p in trained.named_parameters() if p.requires_grad}
-            write_bytes(weights, save_tensors(trained_only))
-        make_receipt(self.engine, self._noisy, weights, task, run).write(folder / RECEIPT)
-
-
-def _is_plain(value: Any) -> bool:
-    """What JSON holds: a schedule's functions are made again, not kept."""
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)

@@ -12,6 +12,7 @@ from plrvo.records.seeding import CALLERS_GENERATORS, UNSEEDED
 from plrvo.training.unwrap import trained_parameters
 
 _PREFIX = "eval_"
+_OURS = ("step", "epsilon_certified")  # what the names of a row mean in every receipt, whatever a user measures
 _TIMES = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time")
 
 
@@ -61,7 +62,8 @@ def run_of(
 def measured(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The evaluations in a Trainer's log, one row for each step, without the prefix of their names.
 
-    A loss that is no number is left out: a receipt could not be written with it.
+    A loss that is no number is left out: a receipt could not be written with it. A measure that has the name of
+    something else in the row keeps its prefix.
 
     >>> measured([{"step": 2, "eval_loss": 0.5, "eval_runtime": 1.0}, {"step": 2, "eval_accuracy": 0.75, "epoch": 1.0}])
     [{'step': 2, 'loss': 0.5, 'accuracy': 0.75}]
@@ -69,7 +71,7 @@ def measured(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows: dict[int, dict[str, Any]] = {}
     for entry in log:
         found = {
-            name.removeprefix(_PREFIX): float(value)
+            (own if (own := name.removeprefix(_PREFIX)) not in _OURS else name): float(value)
             for name, value in entry.items()
             if name.startswith(_PREFIX)
             and name not in _TIMES

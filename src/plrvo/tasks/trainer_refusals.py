@@ -8,6 +8,7 @@
 | FSDP, DeepSpeed, several devices in one process | no process has all of an example's gradient |
 | processes that `args` do not know of | each would train a model of its own, and claim an epsilon for it alone |
 | data without a length, generated texts in a class that has none | nothing could be drawn; it would be ignored |
+| checkpoints that are uploaded (`trainer_checkpoints`) | a file in them can give away all noise |
 | float16, fused kernels | a scaler skips steps by gradients before the noise; not shown to keep examples apart |
 """
 
@@ -16,14 +17,14 @@ from __future__ import annotations
 import copy
 import math
 import os
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import Seq2SeqTrainer, Trainer, TrainerCallback
 
 from plrvo.accounting import Plan
-from plrvo.records import Receipt
+from plrvo.records.choices import GradSampleMode
 from plrvo.tasks.objective import OWN_LOSS
 from plrvo.training.apart import IN_HALVES
 from plrvo.validate import InvalidArgument, positive_integer
@@ -32,7 +33,7 @@ from plrvo.validate import InvalidArgument, positive_integer
 _ARGUMENTS = (
     *("fp16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size"),
     *("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen", "use_liger_kernel", "debug"),
-    *("optim_target_modules", "parallelism_config", "group_by_length"),
+    *("optim_target_modules", "parallelism_config", "group_by_length", "use_legacy_prediction_loop"),
 )
 _METHODS = (
     *("compute_loss", "training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples"),
@@ -58,6 +59,33 @@ def refuse_data(model: Any, examples: Any) -> None:
             "train_dataset",
             type(examples).__name__,
             "one with a length and an index (no stream): any example may be drawn in any step",
+        )
+
+
+def refuse_batch(batch: dict[str, Any]) -> None:
+    """What a collator has put into a batch that has no row for each example: it cannot be given on in parts."""
+    for name, value in batch.items():
+        if not isinstance(value, list | tuple | np.ndarray | torch.Tensor) or getattr(value, "ndim", 1) == 0:
+            said = f"no {name}={value!r}: tensors with a row for each example; what is the same for all goes into "
+            raise InvalidArgument("data_collator", type(value).__name__, f"{said}the model's config")
+
+
+def refuse_recomputing(model: Any, mode: str) -> None:
+    """Activations that are computed again on the way back, where gradients are formed in a way that cannot."""
+    if not getattr(model, "is_gradient_checkpointing", False):
+        return
+    if mode == GradSampleMode.functorch:
+        raise InvalidArgument(
+            "gradient_checkpointing",
+            True,
+            "False, or grad_sample_mode='alone': functorch, which this model is given, cannot compute again",
+        )
+    again = (getattr(part, "_gradient_checkpointing_func", None) for part in model.modules())
+    if mode == GradSampleMode.alone and any(getattr(func, "keywords", {}).get("use_reentrant") for func in again):
+        raise InvalidArgument(
+            "gradient_checkpointing_kwargs",
+            {"use_reentrant": True},
+            "use_reentrant False with grad_sample_mode='alone'",
         )
 
 
@@ -118,6 +146,9 @@ def checked_arguments(args: Any, plan: Plan) -> Any:
     copied.bf16, copied.mixed_precision = False, "no"
     # Counts of tokens are not for others, and a Trainer would multiply losses that it evaluates by the processes.
     copied.average_tokens_across_devices = False
+    if copied.load_best_model_at_end and copied.save_total_limit == 1:
+        # The best and the last, which a run that was stopped goes on from: as a Trainer has it until its end.
+        copied.save_total_limit = 2
     return copied
 
 
@@ -159,26 +190,6 @@ def refuse_overrides(trainer: Trainer, private: type[Trainer]) -> None:
         if getattr(type(trainer), name, None) is not getattr(private, name, None) or name in vars(trainer):
             expected = f"no {name} of its own: the engine takes the steps. A loss goes in as {OWN_LOSS}"
             raise InvalidArgument("trainer", type(trainer).__name__, expected)
-
-
-def refuse_earlier(folder: Path, receipt: Path) -> None:
-    """A checkpoint after which the run released more: a later checkpoint lies beside it, or a receipt of more steps."""
-    taken = _steps(folder)
-    later = max((_steps(other) for other in folder.parent.glob("checkpoint-*")), default=0)
-    if receipt.is_file():
-        later = max(later, Receipt.read(receipt).steps)
-    if taken < later:
-        raise InvalidArgument(
-            "resume_from_checkpoint",
-            folder.name,
-            f"the state after step {later}, the last that was saved here: what came before it was released, and other "
-            "steps in its place would be in no ledger (another run: another output_dir)",
-        )
-
-
-def _steps(folder: Path) -> int:
-    number = folder.name.rpartition("-")[2]
-    return int(number) if number.isdecimal() else 0
 
 
 def refuse_callback(callback: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from plrvo.validate import probability
+from plrvo.validate import InvalidArgument, probability
 
 _AVERAGE, _STEPS = "average", "averaged_steps"  # in the optimizer's state, so that checkpoints hold them
 
@@ -26,8 +26,16 @@ class WeightAverage:
     ) -> None:
         probability(average=decay)
         self.decay, self._on_change = decay, on_change  # where what was made of the weights before is let go of
+        self.is_in_place = False
         self._optimizer = optimizer
         optimizer.register_step_post_hook(self._update)
+
+    def refuse_in_place(self, what: str) -> None:
+        """What is for the weights that are trained, while the average is in their place: it would be taken for them."""
+        if self.is_in_place:
+            raise InvalidArgument(
+                what, "within engine.averaged()", "outside of it, where the weights are those trained"
+            )
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -37,9 +45,11 @@ class WeightAverage:
             for p in trained:
                 p.copy_(self._optimizer.state[p][_AVERAGE])
         self._on_change()
+        before, self.is_in_place = self.is_in_place, True
         try:
             yield
         finally:
+            self.is_in_place = before
             with torch.no_grad():
                 for p, values in trained.items():
                     p.copy_(values)

@@ -312,6 +312,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
         noisy.keep(wrapped.book)
         self.times_made += 1
         self._average = None if self._decay is None else WeightAverage(optimizer, self._decay, shards.rest)
+        noisy.average = self._average
         if grad_sample_mode != "ghost":
             return wrapped, noisy, loader
         return wrapped, noisy, by_example(criterion or nn.CrossEntropyLoss(), loss_reduction), loader
@@ -431,6 +432,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
         options = {"module_state_dict_kwargs": module_state_dict_kwargs, "torch_save_kwargs": torch_save_kwargs}
         theirs.check_checkpoint(optimizer, schedulers, options)
         self._refuse_several("save_checkpoint")
+        if self._average is not None:
+            self._average.refuse_in_place("save_checkpoint")
         checkpoint.save(Path(path), self, module, optimizer, theirs.kept_dict(extra, checkpoint_dict))
 
     def load_checkpoint(

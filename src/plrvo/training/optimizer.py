@@ -28,6 +28,7 @@ from plrvo.noise import GridNoise, Noise
 from plrvo.noise.stretches import pieces
 from plrvo.training.accountant import CertifiedAccountant
 from plrvo.training.adaptive import AdaptiveMixin
+from plrvo.training.averaging import WeightAverage
 from plrvo.training.clipping import BookkeepingMixin, SamplesMixin, check_clip, shares_of
 from plrvo.training.draws import BudgetExhausted, Draws
 from plrvo.training.exact import ExactMixin
@@ -87,6 +88,7 @@ class NoiseMixin(_Base):
         self._use(noise, clip)
         self._hooks: list[Callable[[Any], None]] = []
         self._is_stepping = False
+        self.average: WeightAverage | None = None  # of these weights, where one is kept
         optimizer.register_step_pre_hook(self._refuse_other_callers)
         self._is_sealed = True
 
@@ -254,7 +256,9 @@ class NoiseMixin(_Base):
         )
 
     def _settle(self, last: bool) -> None:
-        """Refuse a step that the account does not cover."""
+        """Refuse a step that the account does not cover, or that would be lost."""
+        if self.average is not None:
+            self.average.refuse_in_place("optimizer.step")
         if last and self.most_steps is not None and self.steps_taken >= self.most_steps:
             raise BudgetExhausted(
                 f"steps={self.steps_taken + 1}: expected at most {self.most_steps}, which the plan's budget covers; "

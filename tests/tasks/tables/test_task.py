@@ -221,3 +221,18 @@ def test_references_are_capped_over_all_entries_of_a_table():
     assert capped(split, None) is split
     with pytest.raises(InvalidArgument, match="references"):
         capped(split, 0)
+
+
+def test_kept_states_are_those_of_the_texts_that_are_held_out(folder, monkeypatch):
+    """As many of them: those of another `test_limit` are other ones."""
+    monkeypatch.setattr(task, "LOSS_ENTRIES", 2)
+    kept: dict = {}
+
+    def loss(limit, kept):
+        options = {"layers": 1, "trainable": "all", "limit": 5, "max_length": 50, "test_limit": limit}
+        request = tasks.Request("e2e", str(folder / "tiny"), folder, options, kept)
+        preset = task.prepare(request, torch.Generator().manual_seed(0))
+        return preset.task.evaluate(preset.module)
+
+    assert loss(2, kept) == loss(2, None) == loss(2, kept)
+    assert loss(3, kept) == loss(3, None) != loss(2, None)

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.tasks.text.tiny import CLASSES, CONTEXT, WORDS, batch, bert, save_checkpoint, texts
+from tests.tasks.text.tiny import CLASSES, CONTEXT, WORDS, batch, bert, config, save_checkpoint, texts
+from transformers import BertForSequenceClassification
 
 from plrvo.tasks.text.data import Examples
 from plrvo.tasks.text.features import HeadFeatures, can_be_cached, head_alone
@@ -151,3 +152,14 @@ def test_padding_does_not_change_the_features():
     inputs, _ = batch()
     alone = {name: value[1:2, :4] for name, value in inputs.items()}
     torch.testing.assert_close(model(**inputs).logits[1:2], model(**alone).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_features_of_another_configuration_are_other_ones(folder, tmp_path):
+    """The same weights: only what is computed from them differs."""
+    tokens = Tokens(texts(5), load_checkpoint(str(folder), 2, seeded()).tokenizer, CONTEXT, 2)
+    one, other = bert("head"), BertForSequenceClassification(config(hidden_act="relu"))
+    other.load_state_dict(one.state_dict())
+    found = [HeadFeatures(model, tokens, tmp_path, "weights").features for model in (one, other)]
+    assert not torch.equal(*found)
+    assert torch.equal(HeadFeatures(other, tokens, tmp_path / "fresh", "weights").features, found[1])
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2

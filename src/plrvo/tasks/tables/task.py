@@ -51,12 +51,13 @@ def prepare(request: Request, generator: torch.Generator) -> Preset:
     language = _language(request)
     dimension = choose(language.model, trainable, generator, layers)
     train = Sequences(pairs, language, max_length)
-    held_out = Sequences([(e.table, e.references[0]) for e in spread(test, LOSS_ENTRIES)], language, max_length)
+    public = Split(tuple(Entry(e.table, e.references[:1]) for e in spread(test, LOSS_ENTRIES)))
+    held_out = Sequences(public.pairs, language, max_length)
     private = Split(tuple(Entry(table, (text,)) for table, text in pairs))
     seen: tuple[Any, Any] = train, held_out
     if layers is not None:
         of_train, of_test = lower_part(language.model, layers, bf16), lower_part(language.model, layers)
-        which = f"{private.fingerprint}, {len(held_out)}, {language.name}, {max_length}, {layers}, {bf16}"
+        which = f"{private.fingerprint}, {public.fingerprint}, {language.name}, {max_length}, {layers}, {bf16}"
         seen = request.loaded(
             f"states {which}",
             lambda: (

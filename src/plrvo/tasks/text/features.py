@@ -7,6 +7,7 @@ as tokens are. Only the head is trained, on them.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property, partial
@@ -24,6 +25,7 @@ from plrvo.tasks.text.tokens import Tokens
 
 # One file of the cache holds this many texts; this many pass through the encoder at once.
 CHUNK, BATCH = 2048, 64
+_NO_SETTINGS = ("_name_or_path", "transformers_version")  # of a configuration: the same model lies anywhere
 
 
 def head_of(model: Any) -> tuple[str, nn.Module] | None:
@@ -67,11 +69,18 @@ class HeadFeatures(Dataset[Any]):
             yield Chunk(self._chunk_key(indices), len(indices), partial(self._compute, indices))
 
     def _chunk_key(self, indices: list[int]) -> str:
-        digest = hashlib.sha256(f"text {self._key} {len(indices)};".encode())
+        digest = hashlib.sha256(f"text {self._key} {self._made_by} {len(indices)};".encode())
         inputs, _ = self._tokens.__getitems__(indices)
         for name in sorted(inputs):
             digest.update(f"{name}{tuple(inputs[name].shape)}".encode() + inputs[name].numpy().tobytes())
         return digest.hexdigest()
+
+    @cached_property
+    def _made_by(self) -> str:
+        """What the encoder computes from its weights: activations, heads, pooling and the like, as a digest."""
+        settings = {name: value for name, value in self._model.config.to_dict().items() if name not in _NO_SETTINGS}
+        words = json.dumps(settings, sort_keys=True, default=str) + repr(self._model)
+        return hashlib.sha256(words.encode()).hexdigest()
 
     def _compute(self, indices: list[int]) -> Tensor:
         parts = []

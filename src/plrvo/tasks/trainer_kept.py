@@ -1,0 +1,216 @@
+"""What a private trainer keeps: a journal of what was shown, checkpoints that it goes on from, weights with a receipt.
+
+Whatever shows something of a step's weights (an evaluation, a checkpoint, a callback that is given the model, the end
+of the run, even by a crash) is written into the journal before. So the steps of a receipt are never fewer than those of
+which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Trainer
+
+from plrvo.budget import Account
+from plrvo.records.folder import RECEIPT
+from plrvo.tasks.releases import Releases
+from plrvo.tasks.trainer_checkpoints import PRIVATE, refuse_earlier
+from plrvo.tasks.trainer_receipt import run_of, task_of
+from plrvo.tasks.trainer_weights import written
+from plrvo.training import PrivacyEngine
+from plrvo.training.receipts import make_receipt, weights_digest
+from plrvo.validate import InvalidArgument
+
+_DECISIONS = ("should_training_stop", "should_epoch_stop", "should_log", "should_evaluate", "should_save")
+
+
+class KeptTrainer(Trainer):
+    """A `Trainer` whose steps an engine counts, which a subclass makes private."""
+
+    engine: PrivacyEngine
+    _task: dict[str, Any]
+    _budget: Account | None = None
+    _private: Any = None  # the model under its wrapper, from the first call on
+    _noisy: Any = None
+    _releases: Any = None  # what may have been seen of the run, from before its first step on
+    _resumes = False
+    _shown_at = 0  # the last step of which something was shown
+    _saved_at = 0  # the step of the last checkpoint
+    _weights_of: int | None = None  # the step of the best one, where it is loaded at the end
+
+    def _finish(self) -> None:
+        """Weights and receipt."""
+        trained: Any = self.model
+        self._show()
+        self._keep_last()
+        self._private.to_standard_module()
+        self.model_wrapped = trained
+        self.save_model()
+        if self.is_world_process_zero():
+            self._write_receipt()
+        if self._noisy.steps_taken == self.args.max_steps:
+            self.engine.settle()
+        self.accelerator.wait_for_everyone()  # whoever goes on finds weights and receipt
+
+    def _leave(self) -> None:
+        """However it ends: whoever has the trainer has the model, and another may go on with the run."""
+        with suppress(InvalidArgument, OSError):  # what has ended it, if anything
+            self._show()
+        if self.engine.charge is not None:
+            self.engine.charge.let_go()
+
+    def _show(self) -> None:
+        """Before anything is seen of the steps so far, write down that it may be."""
+        step = 0 if self._releases is None else self._noisy.steps_taken
+        if step > self._shown_at and not self._permits(step, True):
+            raise InvalidArgument(
+                "resume_from_checkpoint",
+                step,
+                f"the callbacks and evaluations of the run that is resumed: it showed no step before "
+                f"{self._releases.journal.steps} that it had not shown then",
+            )
+
+    def _permits(self, step: int, wanted: bool) -> bool:
+        """Whether this step may be seen; every process but the first is blind."""
+        if step <= self._shown_at or not self.is_world_process_zero():
+            return wanted
+        permitted: bool = self._releases.permits(step, wanted)
+        self._shown_at = step if permitted else self._shown_at
+        return permitted
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """As ever; what is measured is written down as seen before."""
+        self._show()
+        return super().evaluation_loop(*args, **kwargs)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """As ever; what is saved is written down as seen before."""
+        self._show()
+        super().save_model(output_dir, _internal_call)
+
+    def _keep_last(self) -> None:
+        """A run that was stopped goes on from what it released last."""
+        step, keeps = self.state.global_step, self.args.save_strategy != "no" and not self.args.save_only_model
+        if keeps and self._saved_at != step < self.args.max_steps:
+            self._save_checkpoint(self._private, None)
+
+    def _load_best_model(self) -> None:
+        """As ever; the last weights, which a run goes on from, are saved before others are in their place.
+
+        A Trainer warns if it finds no weights to load, and loads what it finds: they are compared with the journal.
+        """
+        self._show()
+        self._keep_last()
+        last = self._digest()
+        super()._load_best_model()
+        now, best = self._digest(), self.state.best_global_step
+        if not self.is_world_process_zero():  # it writes no receipt
+            return
+        if self._releases.journal.weights_at.get(best) == now:
+            self._weights_of = best
+        elif now == last:
+            warnings.warn(f"no weights of the best step {best} were found: those of the last step stay", stacklevel=2)
+        else:
+            raise InvalidArgument(
+                "load_best_model_at_end",
+                str(self.state.best_model_checkpoint),
+                f"the weights of step {best}, as they were shown: others have been put there "
+                "(resume_from_checkpoint=True with load_best_model_at_end=False takes the last ones)",
+            )
+
+    def _digest(self) -> str:
+        trained: Any = self.model
+        return weights_digest(p for p in trained.parameters() if p.requires_grad)
+
+    def _begin(self) -> None:
+        """Before a batch is drawn."""
+        output, trained = Path(str(self.args.output_dir)), self.model
+        plan: Any = self.engine.plan
+        self._releases = Releases(output, plan, self.engine, self._noisy, self._digest)
+        if not self._resumes and self.is_world_process_zero():
+            self._releases.reserve(self._budget, f"{type(trained).__name__} in {output.name}")
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """One file for optimizer, ledger and random streams, its owner's alone, in the place of two pickles.
+
+        The first process's, which has drawn the noise; ledger, batches and optimizer are the same in all of them.
+        """
+        self._saved_at = self.state.global_step
+        if not self.is_world_process_zero():
+            return
+        rates: Any = self.lr_scheduler
+        schedule = {name: value for name, value in rates.state_dict().items() if _is_plain(value)}
+        self.engine.save_checkpoint(
+            path=Path(output_dir) / PRIVATE,
+            module=self._private,
+            optimizer=self._noisy,
+            extra={"schedule": schedule, **self._releases.parts()},
+        )
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """As the run was when the file was written; a file of another plan or model is refused."""
+        if checkpoint is None:
+            return
+        output, releases = Path(str(self.args.output_dir)), self._releases
+        refuse_earlier(Path(checkpoint), output / RECEIPT, releases.journal.steps)
+        kept = self.engine.load_checkpoint(path=Path(checkpoint) / PRIVATE, module=self._private, optimizer=self._noisy)
+        if "journal" not in kept:
+            raise InvalidArgument(
+                "resume_from_checkpoint", checkpoint, "one that knows what was shown: an older version wrote this one"
+            )
+        releases.check_account(self._budget, kept.get("budget"))
+        rates: Any = self.lr_scheduler
+        rates.load_state_dict({**rates.state_dict(), **kept["schedule"]})
+        for _ in range(releases.take_up(kept["journal"])):
+            if "metrics" not in signature(rates.step).parameters:  # which step where there are metrics
+                rates.step()
+        if self.is_world_process_zero():
+            releases.go_on_charging(self._budget, kept.get("budget"))
+        self.state.global_step = self._shown_at = self._noisy.steps_taken
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        """As ever, in all processes or in none: a callback of one that stops would leave the others waiting."""
+        self._agree()
+        wanted = self.control.should_evaluate or self.control.should_save
+        if not self._permitted(self._permits(self._noisy.steps_taken, wanted)) and wanted:
+            self.control.should_evaluate = self.control.should_save = False  # until a repetition has been proved one
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+        self._agree()
+
+    def _permitted(self, own: bool) -> bool:
+        """By the first process, which alone knows of the journal."""
+        if self.args.world_size == 1:
+            return own
+        asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
+        torch.distributed.broadcast(asked, 0)
+        return bool(asked.item())
+
+    def _agree(self) -> None:
+        if self.args.world_size > 1:
+            own = [getattr(self.control, name) for name in _DECISIONS]
+            asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
+            torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
+            for name, wanted in zip(_DECISIONS, asked.tolist(), strict=True):
+                setattr(self.control, name, bool(wanted))
+
+    def _write_receipt(self) -> None:
+        folder = Path(str(self.args.output_dir))
+        trained: Any = self.model
+        task = task_of(trained, self.train_dataset, self._task)
+        optimizer = self._noisy.original_optimizer
+        run = run_of(optimizer, self.args, self.engine.seeded, self.state.log_history, self._weights_of)
+        weights, names = written(folder, trained)
+        parts: Any = {"journal": self._releases.journal, "trained": names}
+        make_receipt(self.engine, self._noisy, weights, task, run, **parts).write(folder / RECEIPT)
+
+
+def _is_plain(value: Any) -> bool:
+    """What JSON holds: a schedule's functions are made again, not kept."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
