@@ -7,6 +7,7 @@ steps so far is logged in its place.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ from plrvo.training.receipts import make_receipt
 from plrvo.training.trackers import Tracker, spent
 from plrvo.validate import InvalidArgument
 
+_LOG = logging.getLogger(__name__)
 # What a Trainer saves: the adapters of a peft model, or the model; and what is written where it saves neither.
 WEIGHTS, TRAINED = ("adapter_model.safetensors", "model.safetensors"), "trained.safetensors"
 PRIVATE = "private.safetensors"  # in each checkpoint: what `resume_from_checkpoint` goes on from; secret
@@ -246,6 +248,8 @@ class PrivateTrainer(Trainer):
         # The first process's weights are everybody's from here on, and one model is trained.
         shared = DifferentiallyPrivateDistributedDataParallel(trained) if self.args.world_size > 1 else trained
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
+        if self.is_world_process_zero():
+            _LOG.info("trying the model on a few examples: the first steps take longer")
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
