@@ -207,6 +207,12 @@ def test_what_others_published_is_drawn_and_an_aim_that_is_missed_is_said():
     assert told[1].startswith("mnist, published by others: 98.7 at 3 (Tramèr and Boneh 2021, scattering, linear)")
     assert told[2].endswith("The aim was 87.5: missed.")
     assert {point.task for point in study_scattering.PUBLISHED} == set(study_scattering.EXAMPLES)
+    for accuracy, verdict in (
+        (66.41, "ours is 66.4, to a tenth of a point: 67 and 69.3 are above."),
+        (67.04, "ours is 67.0, to a tenth of a point: 69.3 is above, 67 is the same."),
+        (70.00, "ours is 70.0, to a tenth of a point: 67 and 69.3 are below."),
+    ):
+        assert study_scattering.findings([row("cifar-10", 3.0, accuracy)])[1].endswith(f"At epsilon 3 {verdict}")
 
 
 def test_the_map_has_the_errors_of_a_release_and_of_training():
