@@ -72,9 +72,7 @@ def _per_layer(folder: Path) -> Path:
 
 
 def _automatic(folder: Path) -> Path:
-    noise = {"noise": "laplace", "epsilon": 50.0, "delta": DELTA, **SIX_STEPS}
-    Job("digits", model="logistic", **noise, clipping="automatic", seed=3, evaluate_every=2).resolve(folder).train()
-    return folder / "receipt.json"
+    return run(folder, plrvo.Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="automatic"))
 
 
 def _l1(folder: Path) -> Path:
