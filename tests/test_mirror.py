@@ -91,8 +91,8 @@ TOGETHER = [
     ),
     (
         "paper/test_studies.py",
-        "paper: correlated study_correlated study_e2e study_layers study_map study_narrower study_scattering "
-        "study_smollm study_sst2 study_tight tiny",
+        "paper: correlated study_batches study_correlated study_e2e study_layers study_map study_narrower "
+        "study_scattering study_smollm study_sst2 study_tight tiny",
         "studies: each runs, and goes on where it stopped",
     ),
     (

@@ -61,7 +61,7 @@ def extracted(
             yield Chunk(_key(pixels, extractor.key), len(pixels), partial(extractor.compute, pixels))
 
     heard = None if progress is None else partial(_report, progress, len(images))
-    return cached_features(chunks(), cache_dir, heard)
+    return cached_features(chunks(), len(images), cache_dir, heard)
 
 
 def check_images(images: Tensor) -> None:
