@@ -91,8 +91,8 @@ TOGETHER = [
     ),
     (
         "paper/test_studies.py",
-        "paper: correlated study_correlated study_e2e study_layers study_map study_narrower study_scattering "
-        "study_smollm study_sst2 study_tight tiny",
+        "paper: correlated study_batches study_correlated study_e2e study_layers study_map study_narrower "
+        "study_scattering study_smollm study_sst2 study_tight tiny",
         "studies: each runs, and goes on where it stopped",
     ),
     (
@@ -144,7 +144,7 @@ TOGETHER = [
     ("tasks/vision/test_models.py", "tasks/vision: resnet task vit", "every model of the catalog, as a task has it"),
     (
         "misuse/test_catalogue.py",
-        "training: descendants elsewhere factors kept layout loss_form loss_hooks operations probe recording "
+        "training: descendants elsewhere factors layout loss_form loss_hooks operations probe recording "
         "state unchanged watch",
         "what they refuse is the catalogue of misuses, in every mode",
     ),

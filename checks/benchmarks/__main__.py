@@ -27,6 +27,7 @@ GROUPS = (
     "imports",
     "large",
     "loading",
+    "optimizers",
     "sampling",
     "text",
     "training",

@@ -3,7 +3,8 @@
 Each contender has a process of its own for one thread and one for two, and they take turns; a ratio is the median over
 the turns of the two times in one turn. With one thread what the process computes counts (CPU), so that others on the
 machine weigh little; with two, where waiting threads count as computing, it is the time that passes. Peak memory is
-that of such a process, its first steps included. `python -m checks.benchmarks.field NAME` measures single models.
+that of such a process, its first steps included. All of them let the C library keep a step's memory for the next one.
+`python -m checks.benchmarks.field NAME` measures single models.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import transformers  # noqa: F401  (before processes are forked, as is everythin
 from checks.benchmarks.field_models import MODELS, parameters_of
 from checks.benchmarks.processes import Contender, Times
 from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, stepping
+from plrvo.training.memory import keep
 
 THREADS = (1, 2)
 FIRST = {
@@ -34,6 +36,8 @@ _OPACUS = (HOOKS, GHOST)
 def _stepper(name: str, contender: str) -> Callable[[], None]:
     model = MODELS[name]
     torch.manual_seed(0)
+    if contender != OURS:
+        keep()  # as ours does from its third step on: a ratio is of steps whose memory stays alike
     make = model.for_opacus if contender in _OPACUS and model.for_opacus else model.make
     return stepping(contender, make(), *model.batch(torch.Generator().manual_seed(0)), mode="auto")
 

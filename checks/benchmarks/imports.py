@@ -1,24 +1,42 @@
-"""What it takes to get going: the accountant's import, and the help, against what neither can do without."""
+"""What it takes to get going: the accountant's import, and the help, against what neither can do without.
+
+Computing time of a fresh process. All of them find bytecode, as after an installation: without it plrvo alone would be
+compiled each time, where the environment says that none is written.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
+import tempfile
+from functools import partial
 
-from checks.benchmarks.timing import interleaved, shown
+from checks.benchmarks.timing import shown, timed
 
 _USED = "import plrvo; plrvo.epsilon"  # names are imported when they are asked for
 _HELP = "import sys; from plrvo.cli.main import main; sys.exit(main(['--help']))"
+_TURNS = 25
 
 
-def _fresh(statement: str) -> None:
-    subprocess.run([sys.executable, "-c", statement], check=True, stdout=subprocess.DEVNULL)
+def _fresh(statement: str, bytecode: str) -> float:
+    """Seconds that a process computes."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = bytecode
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", statement], check=True, stdout=subprocess.DEVNULL, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def run() -> list[dict[str, object]]:
     statements = {"plrvo": "import plrvo", "used": _USED, "scipy.special": "import scipy.special"}
-    statements |= {"help": _HELP, "typer": "import typer"}
-    times = interleaved({name: lambda text=text: _fresh(text) for name, text in {**statements, "nothing": ""}.items()})
+    statements |= {"help": _HELP, "typer": "import typer", "nothing": ""}
+    with tempfile.TemporaryDirectory() as bytecode:
+        for statement in statements.values():
+            _fresh(statement, bytecode)
+        times = timed({name: partial(_fresh, text, bytecode) for name, text in statements.items()}, _TURNS)
     start = times["nothing"].median
     compared = {
         "import plrvo, against import scipy.special": ("plrvo", "scipy.special"),

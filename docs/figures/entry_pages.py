@@ -14,6 +14,7 @@ from typing import Any
 from docs.figures.both import write_both
 from docs.figures.changes import Changes
 from docs.figures.entry_section import Reproduced, line
+from docs.figures.recipes import section as recipes
 
 from plrvo.paper.catalog import ENTRIES
 from plrvo.paper.drawing import picture
@@ -67,7 +68,8 @@ def pages(results: Path = RESULTS) -> dict[str, str]:
         sections = [_section(each) for each in mine] or ["Nothing yet."]
         intro = f"{words} [How to read the tables](paper.md#reading)."
         last = _one_for_each(everything) if name == STUDIES else []
-        written[name] = "\n\n".join((f"# {title}", intro, *sections, *last)) + "\n"
+        first = recipes({each.entry.name: each.rows for each in everything}) if name == STUDIES else []
+        written[name] = "\n\n".join((f"# {title}", intro, *first, *sections, *last)) + "\n"
     return written
 
 

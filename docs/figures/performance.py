@@ -23,6 +23,7 @@ NAMES = {
     "loading": "Fetching batches",
     "exact": "Exact noise",
     "large": "One large parameter",
+    "optimizers": "The optimizer's own part",
     "earlier": "Steps beside an earlier version { #earlier }",
     "text": "Text",
     "ftrl": "Correlated noise",
@@ -30,6 +31,19 @@ NAMES = {
     "design": "Design",
     "audit": "Audits",
     "imports": "Import",
+}
+WORDS = {
+    "beyond": """\
+A batch of any size goes through in parts (`BatchMemoryManager`), in the memory of one part; the peaks have
+the examples themselves in them, which are there before.""",
+    "large": """\
+Megabytes that come with a model: parameters, momentum, gradient, and what else a step takes. A second copy of
+the gradient would make it four thirds of the memory without privacy. The blocks in which noise is drawn are as large at
+any size, and weigh on the smaller parameter only.""",
+    "optimizers": """\
+What torch does with the released gradient. `plrvo train` asks for one pass over memory (`fused=True`), which torch does
+not choose by itself on processors; a loop of one's own can ask for it where it makes its optimizer. Averages of weights
+are kept one parameter after the other: `foreach` goes through memory just as often.""",
 }
 # Programs, which are neither noises nor claims: the colours that are left.
 LOOKS = dict(zip(CONTENDERS, appearance.lines(CONTENDERS), strict=True))
@@ -57,6 +71,21 @@ clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradie
 in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by
 a kernel that stays in the cache and uses every core.
 
+A step drops much memory that the next one asks for again. On Linux the C library gives it back to the system in
+between, and what is fresh has to be cleared, which takes a good part of a small step. From the third step on plrvo
+asks the library to keep up to 2 GB (`plrvo.training.memory`), unless a variable that begins with `MALLOC_` or
+`GLIBC_TUNABLES` is set. This is no matter of privacy: a loop without it is faster, too, with
+`MALLOC_TRIM_THRESHOLD_=2147483647` and `MALLOC_MMAP_THRESHOLD_=33554432`. So that ratios say what privacy costs, all
+steps in the tables of twelve models have that setting; without it, as they come, steps of others take longer.
+
+## Why an embedding's gradient is not sparse
+
+Noise is on every coordinate of what a step releases, also on rows of an embedding that no example of the batch has. A
+step that left those out would show which words, or users, the batch has, and no account covers that. So the sum of an
+embedding is dense, and `nn.Embedding(sparse=True)` is taken, gives the same numbers and saves nothing; `SparseAdam`,
+which steps by sparse gradients only, is refused. Norms and sums are computed from the tokens that examples have; the
+noise is what every row costs.
+
 """
 
 
@@ -66,12 +95,16 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _group(name: str, rows: list[dict[str, Any]]) -> str:
+    return "\n\n".join([f"## {NAMES[name]}", *([WORDS[name]] if name in WORDS else []), _table(rows)])
+
+
 def page(results: dict[str, Any]) -> str:
     """The whole page."""
     groups = results["groups"]
     parts = [OPENING.format(cores=results["cores"], steps=STEPS).rstrip()]
     parts += [found] if (found := performance_field.section(groups)) else []
-    parts += [f"## {title}\n\n{_table(groups[name])}" for name, title in NAMES.items() if name in groups]
+    parts += [_group(name, groups[name]) for name in NAMES if name in groups]
     if "growth" in groups:
         pictures = "\n\n".join(shown(row["what"], f"images/{_file(row).name}") for row in groups["growth"])
         parts.append(f"## Growth\n\n{pictures}")

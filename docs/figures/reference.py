@@ -71,6 +71,9 @@ SECTIONS = (
             "plrvo.records.Receipt",
             "plrvo.tasks.trainer.PrivateTrainer",
             "plrvo.tasks.transformer.keep_examples_apart",
+            "plrvo.tasks.vision.scattered.features_of",
+            "plrvo.training.views.EachView",
+            "plrvo.training.views.MeanOverViews",
         ),
     ),
     Section(
@@ -125,6 +128,8 @@ MEMBERS = {
     "plrvo.tasks.trainer.PrivateTrainer": "[train]",
     "plrvo.designer.SearchSpace": "false",
     "plrvo.training.PoissonSampler": "false",
+    "plrvo.training.views.EachView": "false",
+    "plrvo.training.views.MeanOverViews": "false",
     "plrvo.accounting.correlated.Updates": "false",
     "plrvo.tasks.tables.generate.Decoding": "false",
     "plrvo.accounting.events.PlrvoRdpAccountant": "false",

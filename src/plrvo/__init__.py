@@ -1,8 +1,8 @@
 """plrvo: choose, certify, train with and audit the noise of differentially private deep learning."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from plrvo.lazily import by_name, finder
 from plrvo.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -75,19 +75,10 @@ _PLACES = {
     "plrvo.training": ("PrivacyEngine",),
     "plrvo.validate": ("InvalidArgument",),
 }
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
-_MODULES = ("accounting", "designer", "files", "noise", "validate")  # attributes after `import plrvo` alone
+_MODULE_OF = by_name(_PLACES)
+# Modules are attributes after `import plrvo` alone, too: those that are light.
+__getattr__ = finder(__name__, _MODULE_OF, ("accounting", "designer", "files", "noise", "validate"))
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
-
-
-def __getattr__(name: str) -> Any:
-    """A public name or a light part of the library, imported now."""
-    if name in _MODULE_OF:
-        globals()[name] = found = getattr(import_module(_MODULE_OF[name]), name)
-        return found
-    if name in _MODULES:
-        return import_module(f"plrvo.{name}")
-    raise AttributeError(f"module 'plrvo' has no attribute {name!r}")

@@ -269,10 +269,33 @@ def test_batches_that_fit_in_the_time_are_compared(capsys, monkeypatch):
     assert "\u2026" not in told  # no cell is cut
 
 
+def test_the_plan_of_the_proposed_batches_is_saved(capsys, tmp_path):
+    file = tmp_path / "plan.json"
+    command_line = [*BATCHES, "--minutes", "0.5", "--speed", "80", "--save", str(file)]
+    for clip, more in ((1.0, []), (0.1, ["--clip-max", "0.1"])):
+        chosen = run_json(capsys, *command_line, *more)["proposed"]
+        plan = Plan.load(file)
+        assert plan.workload == Workload(chosen["sample_rate"], chosen["steps"], clip, 650)
+        assert plan.noise.sigma == pytest.approx(chosen["noise_multiplier"] * clip, rel=1e-6)
+        assert (plan.epsilon, plan.bracket.certified <= 3) == (3, True)
+    assert main(command_line) == 0
+    assert f"plan with gaussian noise and clip 1: {file}" in capsys.readouterr().out
+    assert main(["design", "--plan", str(file)]) == 0
+
+
+def test_few_steps_are_warned_of(capsys):
+    assert main([*BATCHES, "--minutes", "0.5", "--speed", "5"]) == 0
+    assert "an optimizer seldom gets far in fewer than" in capsys.readouterr().out
+    assert main([*BATCHES, "--minutes", "60", "--speed", "80"]) == 0
+    assert "an optimizer seldom" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         (["--minutes", "1"], "--speed"),
+        (["--minutes", "1", "--speed", "10", "--clip-max", "1"], "--clip-max"),
+        (["--minutes", "1", "--speed", "10", "--save", "."], "--save"),
         (["--speed", "10"], "--minutes"),
         (["--minutes", "1", "--speed", "10", "--steps", "5"], "--steps"),
         (["--minutes", "-1", "--speed", "10"], "--minutes"),
@@ -281,6 +304,13 @@ def test_batches_that_fit_in_the_time_are_compared(capsys, monkeypatch):
 def test_what_does_not_belong_to_a_time_limit_is_refused(capsys, options, named):
     assert main([*BATCHES, *options]) == 2
     assert named in capsys.readouterr().err
+
+
+def test_all_that_a_time_limit_needs_is_named_at_once(capsys):
+    assert main(["design", "--epsilon", "1", "--minutes", "1"]) == 2
+    said = capsys.readouterr().err
+    for option in ("--dataset-size", "--dimension", "--speed", "for example: plrvo design"):
+        assert option in said
 
 
 def test_what_noises_certify_is_never_told_smaller():

@@ -91,3 +91,13 @@ def test_a_run_in_a_log_shows_what_it_does_on_stderr_alone(more, tmp_path, capsy
     assert "DEBUG" not in said.err
     if more:
         assert json.loads(said.out)["steps"] == 60
+
+
+def test_a_run_says_how_many_examples_a_second_it_trained_on(tmp_path, capsys):
+    run = ["train", "digits", "--model", "logistic", "--epsilon", "3", "--steps", "4", "--out"]
+    assert main([*run, str(tmp_path / "a")]) == 0
+    assert "examples a second were trained on (`plrvo design --speed`)" in capsys.readouterr().err
+    assert main([*run, str(tmp_path / "b"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples_per_second"] > 0
+    assert main(["train", "--resume", "--out", str(tmp_path / "a"), "--json"]) == 0  # took no step
+    assert "examples_per_second" not in json.loads(capsys.readouterr().out)

@@ -98,6 +98,28 @@ def test_a_task_is_told_nothing_of_others(name, capsys):
     assert "With sgd: its momentum. [0.9]" in told(capsys, "train", name, "--optimizer", "sgd")
 
 
+SETTLED = ("lr", "optimizer", "schedule", "average", "clip", "clipping", "postprocess", "physical-batch", "noise")
+
+
+@pytest.mark.parametrize("name", catalog.NAMES)
+def test_every_choice_that_is_made_says_what_it_is_by_default(name, capsys):
+    text = told(capsys, "train", name)
+    own = catalog.family_of(name).options
+    more = [option for option in ("views", "max_length", "limit", "references", "test_limit", "beams") if option in own]
+    for option in (*SETTLED, *(option.replace("_", "-") for option in more)):
+        assert text.partition(f" --{option} ")[2].partition(" --")[0].rstrip(": ABCDEFGHIJKLMNOPQRSTUVWXYZ").count("[")
+    average = catalog.usual(Request(name)).defaults.average
+    assert f"[{'none: the weights of the last step' if average is None else average}]" in text
+
+
+def test_what_averages_and_views_are_by_default_is_told(capsys):
+    text = told(capsys, "train", "mnist")
+    assert "free of privacy cost. [0.97]" in text
+    assert "averaged before the one clip. [1: the example itself]" in text
+    assert "[none: the weights of the last step]" in told(capsys, "train", "sst2")
+    assert "[0.97]" not in told(capsys, "train", "mnist", "--average", "0.5")
+
+
 def test_without_a_task_it_is_general(capsys):
     text = told(capsys, "train")
     assert "[TASK]" in text

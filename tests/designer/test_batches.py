@@ -5,7 +5,7 @@ import math
 import pytest
 
 from plrvo import Gaussian, Ledger, Workload
-from plrvo.designer.batches import ENOUGH, batches, proposed
+from plrvo.designer.batches import ENOUGH_STEPS, batches, proposed
 from plrvo.validate import InvalidArgument
 
 EXAMPLES, DIMENSION, EPSILON, DELTA, PASSES = 1000, 650, 2.0, 1e-5, 4000.0
@@ -39,10 +39,17 @@ def test_larger_batches_have_less_noise_a_step(found):
     assert found[-1].steps == 10
 
 
-def test_the_smallest_batch_near_the_best_is_proposed(found):
-    chosen, best = proposed(found), max(each.signal for each in found)
-    assert chosen.signal >= ENOUGH * best
-    assert all(each.signal < ENOUGH * best for each in found if each.batch < chosen.batch)
+def test_what_is_proposed_has_the_most_signal_that_can_be_used(found):
+    chosen = proposed(found)
+    for each in found:
+        assert each.useful() == pytest.approx(each.signal * each.steps / (each.steps + ENOUGH_STEPS))
+        assert each.useful() <= chosen.useful()
+
+
+def test_without_need_of_steps_the_best_signal_would_be_proposed_and_few_steps_are_not(found):
+    strongest = max(found, key=lambda each: each.signal)
+    assert max(found, key=lambda each: each.useful(0)) is strongest
+    assert max(found, key=lambda each: each.useful(1e9)).steps >= proposed(found).steps > strongest.steps
 
 
 def test_a_time_that_is_too_short_is_refused():

@@ -31,7 +31,7 @@ def test_python_examples_of_a_page_run_in_order(page: Path) -> None:
         if language == "python":
             exec(compile("\n" * line + source, str(page), "exec"), namespace)
             continue
-        example = doctest.DocTestParser().get_doctest(source, namespace, page.name, str(page), line)
+        example = doctest.DocTestParser().get_doctest(source, namespace, f"{page.name} {line}", str(page), line)
         report: list[str] = []
         runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
         result = runner.run(example, out=report.append, clear_globs=False)

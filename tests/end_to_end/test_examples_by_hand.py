@@ -22,7 +22,7 @@ def check(epsilons: list[float], number: int) -> None:
     assert epsilons[0] > 0
 
 
-@pytest.mark.parametrize("name", ["alone", "gpt2", "federated"])
+@pytest.mark.parametrize("name", ["alone", "gpt2", "federated", "images"])
 def test_an_example_runs(name, capsys):
     example = runpy.run_path(str(FOLDER / f"{name}.py"))
     with warnings.catch_warnings(), torch.random.fork_rng():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Keystream, Laplace, Noise, UniformSeed
+from plrvo.noise.exponentials import give_signs, multiplied
 from plrvo.noise.spans import BLOCK, SPAN
 from plrvo.validate import InvalidArgument
 
@@ -187,3 +188,23 @@ def test_processes_that_have_parts_of_arrays_add_one_draw_together(noise: Noise)
                 parts.append(part)
         for parts, expected in zip(found, whole, strict=True):
             assert np.array_equal(np.concatenate(parts), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_are_negative_whose_word_begins_with_a_one(dtype: Any) -> None:
+    """Zeros, infinite and tiny values included, and whatever the other bits of a word are."""
+    words = Keystream(bytes(32)).words(1001)
+    values = np.resize(np.array([0.0, 1.0, 1e-40, 3.25, np.inf], dtype), words.size)
+    expected = np.where(words >> np.uint64(63) == 1, -values, values)
+    give_signs(values, words, np.full(words.size, np.nan))
+    assert np.array_equal(values, expected)
+    assert np.array_equal(np.signbit(values), np.signbit(expected))
+
+
+def test_products_are_those_of_doubles_rounded_once() -> None:
+    x = np.random.default_rng(5).standard_normal(1001)
+    doubles, singles = np.empty(x.size), np.empty(x.size, np.float32)
+    for out in (doubles, singles):
+        multiplied(x.copy(), -1 / 3, out)
+    assert np.array_equal(doubles, x * (-1 / 3))
+    assert np.array_equal(singles, (x * (-1 / 3)).astype(np.float32))

@@ -9,8 +9,9 @@ import pytest
 from tests.paper.toy import Stopped, stopping
 
 from plrvo.cli.main import main
+from plrvo.designer.batches import ENOUGH_STEPS, proposed
 from plrvo.noise import Gaussian, noise_from_dict
-from plrvo.paper import study_map, study_narrower, study_scattering, study_smollm, study_sst2
+from plrvo.paper import study_batches, study_map, study_narrower, study_scattering, study_smollm, study_sst2
 from plrvo.paper.catalog import ENTRIES, find
 from plrvo.paper.correlated import BANDS, BY_TURNS, DP_SGD, NOISES, RATES, SETTINGS, TREE
 from plrvo.paper.entry import Context, Group, Scale
@@ -197,6 +198,41 @@ def test_scattering_runs_and_its_settings_are_those_of_the_command(tmp_path, mon
     assert {row.key for row in entry.rows(Scale.quick)} < {row.key for row in entry.rows(Scale.full)}
 
 
+def test_rows_of_batches_are_those_that_design_compares_and_rules_lose_what_they_lose():
+    rows = {row.key: row for row in find("study-batches").rows(Scale.quick)}
+    for epochs in study_batches.EPOCHS[Scale.quick]:
+        found = study_batches.alternatives(epochs, 60_000)
+        mine = [row.parameters for row in rows.values() if row.parameters["epochs"] == epochs]
+        assert {one["batch"] for one in mine} == {one.batch for one in found}
+        assert {one["steps"] for one in mine} == {one.steps for one in found}
+
+    def row(batch: int, signal: float, accuracy: float) -> dict:
+        given = {"task": "mnist", "epochs": 3, "batch": batch, "steps": 1000 // batch}
+        return {"label": f"of {batch}", "parameters": given, "measured": {"signal": signal, "accuracy": accuracy}}
+
+    some = [row(100, 100.0, 90.0), row(1, 40.0, 95.0), row(10, 80.0, 97.0)]
+    assert study_batches.lost(some, "mnist", study_batches.by_share(0.95)) == 7
+    assert study_batches.lost(some, "mnist", study_batches.by_share(0.8)) == 0
+    assert study_batches.lost(some, "mnist", study_batches.by_steps(0)) == 7
+    assert study_batches.lost(some, "mnist", study_batches.by_steps(1000)) == 2
+    told = study_batches.findings(some)
+    assert told[0].startswith("of 10 (100 steps, 80 % of the signal) 97.00 %, the best of its group.")
+
+
+def test_the_rule_for_batches_is_the_best_of_the_study_where_it_was_chosen():
+    rows = json.loads((RESULTS / "study-batches" / "reproduction.json").read_text())["rows"]
+    chosen = study_batches.by_steps(ENOUGH_STEPS)
+    others = [study_batches.by_steps(needed) for needed in study_batches.NEEDED]
+    others += [study_batches.by_share(share) for share in study_batches.SHARES]
+    assert study_batches.lost(rows, study_batches.CHOSEN_ON, chosen) == min(
+        study_batches.lost(rows, study_batches.CHOSEN_ON, rule) for rule in others
+    )
+    for epochs in study_batches.EPOCHS[Scale.quick]:  # as the command proposes it
+        given = [row for row in rows if row["parameters"]["epochs"] == epochs][:8]
+        picked = chosen(given)["parameters"]
+        assert picked["batch"] == proposed(study_batches.alternatives(epochs, 60_000)).batch
+
+
 def test_what_others_published_is_drawn_and_an_aim_that_is_missed_is_said():
     def row(task: str, epsilon: float, accuracy: float) -> dict:
         parameters = {"task": task, "epsilon": epsilon, "noise": "gaussian"}
@@ -207,6 +243,12 @@ def test_what_others_published_is_drawn_and_an_aim_that_is_missed_is_said():
     assert told[1].startswith("mnist, published by others: 98.7 at 3 (Tramèr and Boneh 2021, scattering, linear)")
     assert told[2].endswith("The aim was 87.5: missed.")
     assert {point.task for point in study_scattering.PUBLISHED} == set(study_scattering.EXAMPLES)
+    for accuracy, verdict in (
+        (66.41, "ours is 66.4, to a tenth of a point: 67 and 69.3 are above."),
+        (67.04, "ours is 67.0, to a tenth of a point: 69.3 is above, 67 is the same."),
+        (70.00, "ours is 70.0, to a tenth of a point: 67 and 69.3 are below."),
+    ):
+        assert study_scattering.findings([row("cifar-10", 3.0, accuracy)])[1].endswith(f"At epsilon 3 {verdict}")
 
 
 def test_the_map_has_the_errors_of_a_release_and_of_training():

@@ -71,6 +71,10 @@ def _per_layer(folder: Path) -> Path:
     return run(folder, plrvo.Plan.certify(noise, WORK, DELTA, clipping="per_layer"), postprocess="clamp")
 
 
+def _automatic(folder: Path) -> Path:
+    return run(folder, plrvo.Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="automatic"))
+
+
 def _l1(folder: Path) -> Path:
     plan = plrvo.Plan.certify(plrvo.Laplace(2.0), WORK, DELTA, clipping="l1")
     return run(folder, plan, grad_sample_mode="hooks")
@@ -100,6 +104,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "audited": _audited,
     "grouped": _grouped,
     "per_layer": _per_layer,
+    "automatic": _automatic,
     "l1": _l1,
     "asked": _asked,
     "described": _described,

@@ -80,7 +80,7 @@ def test_honest_runs_survive_with_their_certified_epsilon(tmp_path, kind, shape)
 
 
 MODES = [{"grad_sample_mode": mode} for mode in ("hooks", "ghost", "bookkeeping")]
-MODES += [{"physical_batch": 32}, {"postprocess": "score"}, {"clipping": "per_layer"}]
+MODES += [{"physical_batch": 32}, {"postprocess": "score"}, {"clipping": "per_layer"}, {"clipping": "automatic"}]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)

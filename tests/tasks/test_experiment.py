@@ -107,6 +107,7 @@ def test_an_optimizer_has_the_settings_and_only_what_is_trained(tmp_path, name):
     assert (group["lr"], group["weight_decay"]) == (0.3, 0.1)
     assert [id(p) for p in group["params"]] == [id(module.weight)]
     assert group.get("momentum") == (0.4 if name == "sgd" else None)
+    assert group["fused"]  # in one pass over memory, which torch does not choose by itself on processors
 
 
 def test_what_would_fail_later_is_refused_before_anything_is_written(tmp_path):

@@ -17,6 +17,7 @@ from plrvo.cli.main import app
 from plrvo.noise.specification import OPTIONS as OF_NOISES
 from plrvo.records import asked
 from plrvo.records.folder import CHECKPOINT, METRICS, RECEIPT, WEIGHTS
+from plrvo.tasks import beforehand
 from plrvo.tasks.job import MOMENTUM, NO_NOISE, Job, check_momentum
 from plrvo.training.checkpoint import _pack, _unpack, read_plan
 from plrvo.validate import InvalidArgument
@@ -342,6 +343,33 @@ def test_a_job_that_cannot_be_read_is_one_refusal(tmp_path, job):
     change_record(tmp_path, lambda extra: extra.update(job=job))
     with pytest.raises(InvalidArgument, match="resume"):
         Job.resumed(tmp_path, {})
+
+
+@pytest.mark.parametrize("more", [{}, {"plan": True}, {"correlation": "tree"}], ids=str)
+def test_a_run_with_automatic_clipping_costs_what_a_flat_one_costs_and_verifies(tmp_path, more):
+    own = {"task": "digits", "model": "logistic", "seed": 3}
+    if "plan" in more:
+        own["plan"] = plrvo.Plan.certify(PLAN.noise, PLAN.workload, 1e-5, clipping="automatic")
+    elif "correlation" in more:
+        own |= {"epsilon": 3.0, "noise": "gaussian", "clip": 0.5, "epochs": 1, "batch_size": 300, **more}
+    else:
+        own |= {"epsilon": 3.0, "noise": "gaussian", "clip": 0.5, "sample_rate": 0.1, "steps": 3}
+    runs = [Job(**own, clipping="automatic").resolve(tmp_path / "automatic")]
+    if "plan" not in more:
+        runs += [Job(**own).resolve(tmp_path / "flat")]
+        assert runs[0].plan.noise == runs[1].plan.noise
+        assert runs[0].plan.bracket == runs[1].plan.bracket
+    receipts = [run.train().receipt for run in runs]
+    assert receipts[0]["run"]["clipping"] == receipts[0]["plan"]["clipping"] == "automatic"
+    assert verify(tmp_path / "automatic" / RECEIPT) == []
+    assert len({receipt["weights"]["sha256"] for receipt in receipts}) == len(runs)  # it is another training
+
+
+def test_automatic_clipping_needs_a_clip_that_is_a_unit():
+    with pytest.raises(InvalidArgument, match="clip=10001"):
+        beforehand.check_beforehand(Job("digits", epsilon=1.0, clipping="automatic", clip=10_001.0))
+    with pytest.raises(InvalidArgument, match="clipping='adaptive'"):
+        Job("digits", epsilon=1.0, clipping="adaptive")
 
 
 def test_a_receipt_does_not_say_where_the_data_lay(tmp_path):

@@ -325,3 +325,12 @@ def test_a_unit_that_no_receipt_could_have_is_refused_before_training(tmp_path):
     for task in ({"unit": "one person; certified epsilon 0.1"}, {"group": "one author"}):
         with pytest.raises(InvalidArgument, match=r"task\['(unit|group)'\]"):
             PrivateTrainer(module, arguments(tmp_path), plan=plan(module), train_dataset=Rows(), task=task)
+
+
+def test_the_tries_before_the_first_step_are_announced_once(tmp_path, caplog):
+    module = bert("head")
+    with caplog.at_level("INFO", logger="plrvo.tasks.trainer"):
+        trainer(module, tmp_path, plan(module)).train()
+    assert [record.message for record in caplog.records if record.name == "plrvo.tasks.trainer"] == [
+        "trying the model on a few examples: the first steps take longer"
+    ]

@@ -1,5 +1,7 @@
 """A resumed run equals an uninterrupted one, and a damaged file is refused."""
 
+from functools import partial
+
 import pytest
 import torch
 from tests.training.helpers import GAMMA, private, small_model, take_steps
@@ -142,3 +144,14 @@ def test_a_schedule_may_be_made_before_or_after_the_checkpoint_is_loaded(tmp_pat
     torch.optim.lr_scheduler.StepLR(other, step_size=2, last_epoch=0)
     assert torch.equal(weights_of(model), weights_of(again))
     assert len(take_steps(again, other, loss, loader)) == 3
+
+
+@pytest.mark.parametrize("before", [None, True])
+def test_a_run_goes_on_with_the_form_of_steps_that_it_began_with(tmp_path, before):
+    """One pass over memory or several: the last bits differ, and files of earlier versions say None."""
+    path = tmp_path / "checkpoint"
+    run_and_save_at(4, path, optimizer_of=partial(torch.optim.Adam, lr=0.01, fused=before))
+    engine, model, optimizer, *_ = private(steps=9)
+    optimizer.original_optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=not before)
+    engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
+    assert optimizer.param_groups[0]["fused"] is before

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
 import plrvo
-from plrvo.training.given import check_module
+from plrvo.training.given import check_module, check_optimizer
 from plrvo.training.sampler import size_of
 from plrvo.validate import InvalidArgument
 
@@ -145,3 +145,10 @@ def test_a_loop_of_accelerate_goes_backward_by_it():
         Accelerator(cpu=True).backward(nn.functional.cross_entropy(module(x), y))
         optimizer.step()
     assert len(engine.accountant) == 2
+
+
+def test_an_optimizer_of_sparse_gradients_is_refused_before_a_step_is_counted():
+    module = nn.Sequential(nn.Embedding(9, 4, sparse=True), nn.Flatten())
+    optimizer = torch.optim.SparseAdam(module.parameters())
+    with pytest.raises(InvalidArgument, match=r"^optimizer='SparseAdam': expected one of dense gradients"):
+        check_optimizer(optimizer, module)

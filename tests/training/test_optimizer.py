@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 import torch
-from tests.training.helpers import GAMMA, given, private, small_data, take_steps
+from tests.training.helpers import CLASSES, GAMMA, given, private, small_data, take_steps
+from torch import nn
+from torch.utils.data import TensorDataset
 
 import plrvo
 from plrvo.noise import Laplace
@@ -148,3 +150,16 @@ def test_a_class_has_the_noise_in_front_of_the_clipping_and_of_opacus():
             assert names.index("NoiseMixin") < names.index("BookkeepingMixin") < names.index("DPOptimizer")
             assert ("ExactMixin" in names) == exact
             assert ("DistributedDPOptimizer" in names) == distributed
+
+
+@pytest.mark.parametrize("mode", ["auto", "bookkeeping", "hooks"])
+def test_every_row_of_an_embedding_has_noise_also_of_one_with_sparse_gradients(mode):
+    """Rows without it would be those that no example of the batch has."""
+    module = nn.Sequential(nn.Embedding(50, 4, sparse=True), nn.Flatten(), nn.Linear(12, CLASSES))
+    data = TensorDataset(torch.arange(60).view(20, 3) % 7, torch.arange(20) % CLASSES)
+    _, model, optimizer, loss, loader = private(module=module, data=data, mode=mode, sample_rate=0.5, steps=1)
+    before = module[0].weight.detach().clone()
+    take_steps(model, optimizer, loss, loader)
+    assert bool((module[0].weight.detach() != before).all())
+    assert not module[0].weight.grad.is_sparse
+    assert bool((module[0].weight.grad != 0).all())

@@ -344,3 +344,20 @@ def test_texts_that_a_decoder_says_have_ends_of_their_own(looks: bool) -> None:
             train()
     else:
         train()
+
+
+class Dynamic(Mean):
+    """Masks padding; where the batch is long all rows are seen otherwise, as by rotary embeddings that grow."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(ids) * (1.0 if ids.shape[1] <= 20 else 3.0)
+
+
+def test_a_batch_that_is_longer_than_all_before_is_always_tried() -> None:
+    """With a chance of one in 64 it would be seen once in 64 runs; here it is seen in each of ten."""
+    for _ in range(10):
+        module, padding = Dynamic(True), Padding(lambda _: None)
+        for i in range(12):
+            padding.check(module, Call((BATCHES[i % 4],), {}, 12))
+        with pytest.raises(InvalidArgument, match="do not change with its padding"):
+            padding.check(module, Call((padded(24),), {}, 12))

@@ -18,7 +18,6 @@ from plrvo.accounting.lower import lower_loss
 from plrvo.accounting.published import published_epsilon
 from plrvo.accounting.workload import Workload
 from plrvo.noise.base import Noise
-from plrvo.noise.serial import noise_from_dict
 from plrvo.validate import InvalidArgument
 
 
@@ -113,6 +112,8 @@ def _merged(entries: Sequence[Any]) -> tuple[Entry, ...]:
 def _entry(item: Any) -> Entry:
     if not isinstance(item, Mapping) or item.keys() != {"noise", "workload"}:
         raise InvalidArgument("ledger", item, "entries with the keys noise and workload, and no others")
+    from plrvo.noise.serial import noise_from_dict  # every noise there is comes with it
+
     return noise_from_dict(item["noise"]), Workload.from_dict(item["workload"])
 
 

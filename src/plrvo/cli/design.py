@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from plrvo.accounting import Clipping, Plan, Workload
 from plrvo.cli import options, show
-from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_clips, tell_verdict
+from plrvo.cli.design_result import tell, tell_batches, tell_beside, tell_choice, tell_clips, tell_file, tell_verdict
 from plrvo.cli.signs import Signs
 from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import FEWEST_STEPS, batches, proposed
@@ -28,6 +28,7 @@ from plrvo.validate import InvalidArgument, positive, refuse_beside, required
 
 _CLIPS = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # the smallest where none is given: the first that will do
 _EXAMPLE = "plrvo design --epsilon 1 --sample-rate 0.04 --steps 1250 --dimension 26010"
+_IN_TIME = "plrvo design --epsilon 1 --dataset-size 60000 --dimension 39700 --minutes 3 --speed 10000"
 _MOST_PASSES = 1e15  # of examples: more are no whole numbers of steps
 _PATIENCE = 1.0  # seconds after which a bar appears
 
@@ -57,12 +58,18 @@ def design(
     ] = None,
     clip_max: Annotated[
         float | None,
-        typer.Option("--clip-max", help="Largest clip; twice the smallest unless given.", rich_help_panel=options.WORK),
+        typer.Option(
+            "--clip-max",
+            help="Largest clip; twice the smallest unless given. With --minutes and --save: the plan's clip, else 1.",
+            rich_help_panel=options.WORK,
+        ),
     ] = None,
     dataset_size: Annotated[
         int | None,
         typer.Option(
-            "--dataset-size", help="Number of examples, to warn of a large delta.", rich_help_panel=options.WORK
+            "--dataset-size",
+            help="Number of examples: to warn of a large delta, and needed with --minutes.",
+            rich_help_panel=options.WORK,
         ),
     ] = None,
     minutes: Annotated[
@@ -76,7 +83,9 @@ def design(
     speed: Annotated[
         float | None,
         typer.Option(
-            "--speed", help="With --minutes: examples a second that your training does.", rich_help_panel=options.WORK
+            "--speed",
+            help="With --minutes: examples a second that your training does; `plrvo train` says it at its end.",
+            rich_help_panel=options.WORK,
         ),
     ] = None,
     accountant: Annotated[
@@ -125,10 +134,11 @@ def design(
     """
     if minutes is not None or speed is not None:
         beside: dict[str, Any] = {"sample_rate": sample_rate, "steps": steps, "plan": plan, "noise": noise}
-        beside |= {"save": save, "plot": plot, "accountant": accountant}
-        beside |= {"clip_min": clip_min, "clip_max": clip_max, "k_max": k_max}
+        beside |= {"plot": plot, "accountant": accountant, "clip_min": clip_min, "k_max": k_max}
         refuse_beside("`minutes`, which asks for batches and steps", beside)
-        return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, as_json)
+        if save is None:
+            refuse_beside("`minutes` without `save`: nothing depends on the clip", {"clip_max": clip_max})
+        return _batches(epsilon, delta, dataset_size, dimension, minutes, speed, clip_max, save, as_json)
     if plot is not None:
         check_figure(plot)
         check_writable(plot, "plot")
@@ -222,12 +232,20 @@ def _batches(
     dimension: int | None,
     minutes: float | None,
     speed: float | None,
+    clip: float | None,
+    save: Path | None,
     as_json: bool,
 ) -> int:
     """Batches and steps that fit in the time, each with its noise, and which of them is proposed."""
     delta = options.DEFAULT_DELTA if delta is None else delta
-    required(epsilon=epsilon, dataset_size=examples, dimension=dimension, minutes=minutes, speed=speed)
-    positive(minutes=minutes, speed=speed)
+    try:
+        required(epsilon=epsilon, dataset_size=examples, dimension=dimension, minutes=minutes, speed=speed)
+    except InvalidArgument as error:
+        raise InvalidArgument(error.argument, None, f"{error.expected}; for example: {_IN_TIME}") from None
+    clip = 1.0 if clip is None else clip
+    positive(minutes=minutes, speed=speed, clip_max=clip)
+    if save is not None:
+        check_writable(save, "save")
     passes = 60 * minutes * speed  # type: ignore[operator]
     if passes < FEWEST_STEPS:
         least = f"more: {passes:.3g} examples pass in that time, and it takes {FEWEST_STEPS}, one for each step"
@@ -237,10 +255,14 @@ def _batches(
     with Signs("design", after=10, doing="fitting noise to each batch"), _patient_bar("fitting") as progress:
         found = batches(examples, dimension, epsilon, delta, passes, progress)  # type: ignore[arg-type]
     chosen = proposed(found)
+    if save is not None:
+        chosen.plan(clip, dimension, epsilon, delta).save(save)  # type: ignore[arg-type]
     if as_json:
         show.print_json({"alternatives": [each.to_dict() for each in found], "proposed": chosen.to_dict()})
     else:
         tell_batches(found, chosen)
+        if save is not None:
+            tell_file(f"plan with gaussian noise and clip {clip:g}", save)
     return 0
 
 

@@ -12,7 +12,8 @@ from rich.table import Table
 from plrvo.accounting import Plan
 from plrvo.cli import show
 from plrvo.designer import Accountant, Comparison, Design
-from plrvo.designer.batches import ENOUGH, Batches
+from plrvo.designer.batches import ENOUGH_STEPS, FEW_STEPS, Batches
+from plrvo.validate import counted
 
 
 def tell_verdict(path: Path, plan: Plan, budget: float) -> None:
@@ -62,30 +63,43 @@ def tell(found: Design, chosen: Plan, files: dict[str, Path | None], verbose: bo
         _print_search(console, found)
     for label, path in files.items():
         if path is not None:
-            console.print(f"{label}: {show.harmless(str(path))}", soft_wrap=True)
+            tell_file(label, path)
     if not verbose and found.feasible:
         console.print("Option -v shows what was searched, and every constraint.")
+
+
+def tell_file(label: str, path: Path) -> None:
+    """Say what was written, and where."""
+    Console(highlight=False).print(f"{label}: {show.harmless(str(path))}", soft_wrap=True)
 
 
 def tell_batches(found: Sequence[Batches], chosen: Batches) -> None:
     """Print what fits in the time, and what is proposed."""
     console, best = Console(highlight=False), max(each.signal for each in found)
+    most = chosen.useful()
     console.print(
         f"Use --sample-rate {chosen.sample_rate:.4g} --steps {chosen.steps}: batches of about {chosen.batch}, noise "
         f"multiplier {chosen.noise_multiplier:.4g}.\n"
     )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("batch", "sample rate", "steps", "noise multiplier", "noise a step", "signal"):
+    for name in ("batch", "sample rate", "steps", "multiplier", "noise a step", "signal", "useful"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in found:
         rate, signal = f"{each.sample_rate:.4g}", f"{each.signal / best:.0%}"
-        cells = (str(each.batch), rate, str(each.steps), f"{each.noise_multiplier:.4g}", f"{each.noise:.3g}", signal)
+        noise = f"{each.noise_multiplier:.4g}", f"{each.noise:.3g}"
+        cells = (str(each.batch), rate, str(each.steps), *noise, signal, f"{each.useful() / most:.0%}")
         table.add_row(*cells, style="bold" if each is chosen else None)
     console.print(table)
     console.print(
-        "noise a step: norm of the noise in a mean gradient, in clips. signal: to noise, over the whole run, against "
-        f"the best of these. Proposed is the smallest batch with {ENOUGH:.0%}: more steps for about the same noise."
+        "multiplier: of the noise. noise a step: norm of the noise in a mean gradient, in clips. signal: to noise, "
+        "over the whole run, against the best of these. useful: what an optimizer can use of it, signal x steps / "
+        f"(steps + {ENOUGH_STEPS}), against what is proposed: larger batches gain little signal and leave few steps."
     )
+    if chosen.steps < FEW_STEPS:
+        console.print(
+            f"Only {counted(chosen.steps, 'step')}: an optimizer seldom gets far in fewer than {FEW_STEPS}. More "
+            "time, or a larger learning rate than usual, will help."
+        )
 
 
 def _reason(comparison: Comparison, verbose: bool) -> str:

@@ -20,6 +20,19 @@ _LABEL = re.compile(r"(?:^|(?<=\. ))((?:Images|Text|Tables)(?:, (?:text|tables))
 _BY_DEFAULT = re.compile(r"; by default .*?(?=\.( |$))")
 _OF_SAMPLING = ("sample_rate", "steps")  # which correlated noise does not have
 _OF_PLAN = ("delta", "clip", *_OF_SAMPLING)  # which a plan brings
+# What is done where a task leaves a choice open, and a job has no value for it.
+_OTHERWISE = {
+    "clipping": "flat",
+    "noise": "auto",
+    "postprocess": "neither",
+    "average": "none: the weights of the last step",
+    "physical_batch": "a whole step",
+    "views": "1: the example itself",
+    "max_length": "what the model takes",
+    "limit": "all",
+    "references": "all",
+    "test_limit": "all",
+}
 _LEARNING = ("clip", "learning_rate", "optimizer", "schedule", "average", "physical_batch")
 
 
@@ -87,6 +100,7 @@ def _defaults(usual: Usual, asked: Mapping[str, Any]) -> dict[str, str]:
     found["sample_rate"] = f"{now.sample_rate:.4g}, about {batch} a step"
     if asked.get("optimizer", now.optimizer) == "sgd":
         found["momentum"] = MOMENTUM
+    found |= {name: text for name, text in _OTHERWISE.items() if found.get(name) is None}
     settled = {*asked, *(_OF_PLAN if "plan" in asked else _OF_SAMPLING if "correlation" in asked else ())}
     return {name: str(value) for name, value in found.items() if value is not None and name not in settled}
 

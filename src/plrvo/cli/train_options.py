@@ -38,28 +38,32 @@ PANELS: dict[str, dict[str, str | None]] = {
     "Learning": {
         "trainable": "Text: all, lora, bias or head (the default). Tables: all, lora, bias or head; by default lora in "
         "the last eight layers of smollm2, and all of other models.",
-        "layers": "Text, tables: train in the last so many layers only, on what those beneath make of each example, "
+        "layers": "Text, tables: Train in the last so many layers only, on what those beneath make of each example, "
         "once.",
-        "bf16": "Text, tables, with --layers: what lies beneath is computed in bfloat16; faster if a processor has it.",
-        "max_length": "Text, tables: tokens at which an example is cut.",
-        "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip.",
-        "optimizer": "sgd, adam or adamw.",
-        "schedule": "Of the learning rate: constant, linear or cosine (both to zero), or warmup.",
-        "average": "Decay of an average of the weights, which is tested and written: free of privacy cost.",
-        "views": "Images: so many views of each example, averaged before the one clip.",
+        "bf16": "Text, tables: With --layers, what lies beneath is computed in bfloat16; faster if a processor has it.",
+        "max_length": "Text, tables: Tokens at which an example is cut.",
+        "learning_rate": "Learning rate; for sgd of gradients divided by batch size and clip; by default what "
+        "suits the task.",
+        "optimizer": "sgd, adam or adamw; by default what suits the task.",
+        "schedule": "Of the learning rate: constant, linear or cosine (both to zero), or warmup; by default what "
+        "suits the task.",
+        "average": "Decay of an average of the weights, which is tested and written, free of privacy cost; by default "
+        "what suits the task: scattering features have one.",
+        "views": "Images: So many views of each example, averaged before the one clip.",
         "momentum": f"With sgd: its momentum; by default {MOMENTUM:g}.",
-        "weight_decay": None,
+        "weight_decay": "Of the optimizer, on all weights that are trained.",
         "postprocess": "What is made of every noisy coordinate, free of privacy cost: score, the best estimate where "
         "the noise is large, or clamp, which cuts off what is large; by default neither.",
-        "clipping": "flat, per_layer, or l1 (laplace only).",
+        "clipping": "flat (the default), per_layer, automatic (divides each gradient by its norm plus 0.01: the clip "
+        "is a unit, and no threshold), or l1 (laplace only).",
         "grad_sample_mode": "auto, bookkeeping, hooks, ghost or functorch.",
     },
     "Run": {
-        "limit": "Text, tables: train on the first so many examples only.",
-        "references": "Tables: train on so many texts of each table only.",
-        "test_limit": "Tables: test on so many tables, evenly spread.",
-        "beams": "Tables: width of the beam search; by default 1, which is greedy. 4 take many times as long.",
-        "top_p": "Tables: draw texts from the likeliest tokens instead.",
+        "limit": "Text, tables: Train on the first so many examples only.",
+        "references": "Tables: Train on so many texts of each table only.",
+        "test_limit": "Tables: Test on so many tables, evenly spread.",
+        "beams": "Tables: Width of the beam search; by default 1, which is greedy. 4 take many times as long.",
+        "top_p": "Tables: Draw texts from the likeliest tokens instead.",
         "data": "Text: hf:NAME or hf:NAME:CONFIGURATION, from the hub of data sets.",
         "physical_batch": "At most so many examples in memory at once.",
         "evaluate_every": "Steps between tests.",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plrvo.cli import show
+from plrvo.records.folder import GENERATIONS
 from plrvo.tasks.job import Job
 from plrvo.validate import counted, printable
 
@@ -36,7 +38,7 @@ def result_of(resolved: Resolved, trained: Trained) -> dict[str, Any]:
     """What the run came to, for --json."""
     receipt, plan = trained.receipt, trained.plan
     if receipt is None or plan is None:
-        return {**trained.metrics, "private": False}
+        return {**trained.metrics, "private": False, **_speed(trained)}
     metrics = receipt["run"]["metrics"]
     return {
         **{name: value for name, value in metrics.items() if name not in ("step", "epsilon_certified")},
@@ -45,9 +47,16 @@ def result_of(resolved: Resolved, trained: Trained) -> dict[str, Any]:
         "steps": receipt["steps"],
         "seeded": receipt["run"]["seeded"],
         "noise": plan.noise.to_dict(),
+        **_speed(trained),
         "receipt": str(resolved.settings.out / "receipt.json"),
         **({} if resolved.task.observer is None else {"audit": receipt["audit"]}),
     }
+
+
+def _speed(trained: Trained) -> dict[str, float]:
+    """Examples a second, where a step was taken."""
+    speed = trained.examples_per_second
+    return {} if speed is None else {"examples_per_second": float(f"{speed:.3g}")}
 
 
 def finish(
@@ -67,6 +76,9 @@ def finish(
     others = {name: value for name, value in history[-1].items() if name not in _TOLD} if history else {}
     if others:  # of a task that writes: how good its texts are
         print(", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in others.items()))
+    texts = out / GENERATIONS
+    if texts.exists():
+        print(printable(_sample(texts)))
     if private:
         if result.get("seeded"):
             print("NOT PRIVATE: the noise came from a seed, and whoever knows it can take the noise away.")
@@ -79,9 +91,21 @@ def finish(
             print(_audit_line(result["audit"]))
         path = result["receipt"]
         print(printable(f"receipt: {path}    check it: plrvo verify {shlex.quote(path)}"))
+    if "examples_per_second" in result:
+        speed = f"about {result['examples_per_second']:g} examples a second were trained on (`plrvo design --speed`)"
+        print(f"plrvo: {speed}", file=sys.stderr)  # of this machine and this moment: no result
     print(f"plot: {printable(str(out / 'curves.png'))}")
     if not private:
         print(_NO_NOISE)
+
+
+def _sample(path: Path) -> str:
+    """One of the texts that the run wrote for the public test set, and where all of them are."""
+    from plrvo.tasks.tables.generate import read_generations
+
+    found = read_generations(path)
+    one = f"for example, {found[0].table!r}: {found[0].hypothesis!r}; " if found else ""
+    return f"{one}all texts: {path}"
 
 
 def _kind(result: dict[str, Any]) -> str:

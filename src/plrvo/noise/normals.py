@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plrvo.noise import transcendental
-from plrvo.noise.exponentials import Array, give_signs, is_beyond, logs, signed_uniforms
+from plrvo.noise.exponentials import Array, give_signs, is_beyond, logs, multiplied, signed_uniforms
 from plrvo.noise.keystream import Words
 from plrvo.noise.spans import Source, scratch
 
@@ -41,20 +41,21 @@ class NormalKernel:
         signed_uniforms(self._words[pairs : 2 * pairs], spare, math.pi / 2)
         np.copyto(values[0], spare, casting="same_kind")
         np.abs(spare, out=spare)
-        np.subtract(math.pi / 2, spare, out=values[1], casting="same_kind")
+        np.subtract(math.pi / 2, spare, out=spare)
+        np.copyto(values[1], spare, casting="same_kind")
         transcendental.sin(values)
         values *= radius
         return values.reshape(-1)[:count]
 
     def _write_radius(self, words: Words, logs: Array, radius: NDArray[Any]) -> None:
         """Sign * sigma * sqrt(2E)."""
-        np.multiply(logs, -2.0, out=radius, casting="same_kind")
+        multiplied(logs, -2.0, radius)
         np.sqrt(radius, out=radius)
         with np.errstate(over="ignore"):
             np.multiply(radius, self._sigma, out=radius, casting="same_kind")
         if is_beyond(math.log(self._sigma) + math.log(_LARGEST), radius.dtype):
             np.minimum(radius, np.finfo(radius.dtype).max, out=radius)
-        give_signs(radius, words)
+        give_signs(radius, words, logs)
 
 
 _LARGEST = 64.0  # e^-2048 of the lengths are beyond

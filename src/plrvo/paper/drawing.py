@@ -99,8 +99,12 @@ def _draw_panel(axes: Any, panel: Panel, rows: list[Result], wide: bool) -> None
             appearance.tick_logarithms(axis)
     named = len(axes.get_legend_handles_labels()[0])
     if named:
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if named > (5 if crossed else 6) else {}
-        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, **beside)
+        place: dict[str, Any] = {}
+        if panel.legend_below:
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+        elif named > (5 if crossed else 6):
+            place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, **place)
 
 
 def _draw_line(axes: Any, panel: Panel, rows: list[Result], name: str, label: str, style: dict[str, Any]) -> None:

@@ -102,6 +102,7 @@ class Panel:
     diagonal: bool = False  # with the line y = x
     spread: str | None = None  # the measured value that is the spread of the others, drawn as bars
     paint: Callable[[Any, Sequence[Result]], None] | None = None
+    legend_below: bool = False  # the axes, where it would cover what is in them
 
 
 def having(name: str, value: object) -> Callable[[Result], bool]:

@@ -20,6 +20,7 @@ from plrvo.paper.entry import Context, Entry, Measured, Needs, Panel, Result, Ro
 from plrvo.paper.flags import refutation
 from plrvo.paper.generation import DELTA, METRICS, TABLES, PrintedTable
 from plrvo.paper.training import Recipe, fitted, train
+from plrvo.records.folder import GENERATIONS
 
 PAIRS = {"e2e": 42_061, "dart": 18_102}  # of training; those of `dart` are WebNLG's
 EPSILONS = {Scale.smoke: (2.5,), Scale.quick: (0.2, 2.5), Scale.full: (0.2, 0.5, 1.0, 2.5)}
@@ -97,7 +98,6 @@ def with_model(recipe: Recipe, context: Context) -> Recipe:
 def samples_of(folder: Path) -> list[dict[str, str]]:
     """Some of what the model writes, for the same tables in every row."""
     from plrvo.tasks.tables.generate import read_generations
-    from plrvo.tasks.tables.task import GENERATIONS
 
     texts = read_generations(folder / GENERATIONS)
     return [{"table": one.table, "text": one.hypothesis} for one in texts[:: max(1, len(texts) // SAMPLES)][:SAMPLES]]

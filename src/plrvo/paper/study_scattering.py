@@ -108,8 +108,31 @@ def findings(rows: Sequence[Result]) -> list[str]:
             texts.append(f"{task} at certified epsilon {epsilon:g}: {shown}.{verdict}")
         others = "; ".join(f"{p.accuracy:g} at {p.epsilon:g} ({p.source})" for p in PUBLISHED if p.task == task)
         if others:
-            texts.append(f"{task}, published by others: {others}.")
+            texts.append(f"{task}, published by others: {others}.{_beside_published(task, mine)}")
     return texts
+
+
+def _beside_published(task: str, rows: Sequence[Result]) -> str:
+    """At each epsilon that both have: which published results are above the best row, to the tenth that they give."""
+    said = []
+    for epsilon in dict.fromkeys(p.epsilon for p in PUBLISHED if p.task == task):
+        at = [row["measured"]["accuracy"] for row in rows if row["parameters"]["epsilon"] == epsilon]
+        theirs = [p.accuracy for p in PUBLISHED if (p.task, p.epsilon) == (task, epsilon)]
+        if not at:
+            continue
+        best = round(max(at), 1)
+        found = {
+            "above": [value for value in theirs if value > best],
+            "the same": [value for value in theirs if value == best],
+            "below": [value for value in theirs if value < best],
+        }
+        verdicts = [
+            f"{' and '.join(f'{value:g}' for value in values)} {'are' if len(values) > 1 else 'is'} {word}"
+            for word, values in found.items()
+            if values
+        ]
+        said.append(f" At epsilon {epsilon:g} ours is {best:.1f}, to a tenth of a point: {', '.join(verdicts)}.")
+    return "".join(said)
 
 
 def _with_spread(row: Result) -> str:
@@ -118,10 +141,18 @@ def _with_spread(row: Result) -> str:
     return f"{name} {row['measured']['accuracy']:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
 
 
+def beside(point: Published, factor: float) -> float:
+    """Where it is drawn: to the right of an epsilon that rows have, so that none hides another."""
+    if point.epsilon not in EPSILONS:
+        return point.epsilon
+    there = [other for other in PUBLISHED if (other.task, other.epsilon) == (point.task, point.epsilon)]
+    return float(point.epsilon * factor ** (there.index(point) + 1))
+
+
 def _paint_published(task: str, axes: Any, rows: Sequence[Result]) -> None:
     for number, point in enumerate(p for p in PUBLISHED if p.task == task):
         style = {"color": "#444", "marker": "*P^"[number], "linestyle": "none", "markerfacecolor": "none"}
-        axes.plot([point.epsilon], [point.accuracy], label=point.source, markersize=9, **style)
+        axes.plot([beside(point, 1.05)], [point.accuracy], label=point.source, markersize=9, **style)
 
 
 ENTRIES = (
@@ -147,6 +178,7 @@ ENTRIES = (
                 only=having("task", task),
                 spread="spread",
                 paint=partial(_paint_published, task),
+                legend_below=True,
             )
             for task in EXAMPLES
         ),

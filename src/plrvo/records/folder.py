@@ -7,6 +7,7 @@ WEIGHTS = "model.safetensors"
 CHECKPOINT = "checkpoint.safetensors"
 JOURNAL = "journal.jsonl"
 METRICS = "metrics.jsonl"
+GENERATIONS = "generations.jsonl"  # of a task that writes texts
 DIAGNOSTICS = "unsafe-diagnostics.jsonl"
 LOCK = ".lock"
 

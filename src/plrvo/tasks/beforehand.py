@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plrvo.accounting import Workload
+from plrvo.accounting import Clipping, Workload
 from plrvo.accounting.correlated.named import check_named
 from plrvo.audit.one_run import Rule, check_guesses
 from plrvo.budget import Account
@@ -57,7 +57,7 @@ def _check_amounts(job: Job) -> None:
     else:
         work = job.plan.workload
     if job.private:
-        check_clip(work.clip)
+        check_clip(work.clip, (job.clipping or Clipping.flat) if job.plan is None else job.plan.clipping)
 
 
 def _check_audit(job: Job, canaries: int) -> None:

@@ -25,6 +25,7 @@ from plrvo.tasks.settings import Settings, Streams, build_optimizer
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.averaging import WeightAverage
 from plrvo.training.loop import Metrics, Run, Watcher, record, train
+from plrvo.training.pace import Pace
 from plrvo.training.plain import PlainOptimizer, summed
 from plrvo.validate import InvalidArgument
 
@@ -32,11 +33,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def run_private(
-    task: Task, module: nn.Module, plan: Plan, settings: Settings, streams: Streams, watch: Watcher | None = None
+    task: Task,
+    module: nn.Module,
+    plan: Plan,
+    settings: Settings,
+    streams: Streams,
+    watch: Watcher | None = None,
+    pace: Pace | None = None,
 ) -> Receipt | None:
     """Train with the plan's noise; returns the receipt, None in a process that does not write one.
 
-    `resume` continues from the checkpoint in `settings.out`.
+    `resume` continues from the checkpoint in `settings.out`. `pace` is told how many examples a step has on average,
+    and then when it is done.
     """
     check_delta(plan.delta, task.size)
     if not math.isfinite(plan.bracket.certified):
@@ -62,6 +70,9 @@ def run_private(
         after_budget="stop",
     )
     model, optimizer, *criterion, loader = prepared
+    pace = pace or Pace()
+    if not torch.distributed.is_initialized():  # else a process sees its own part
+        pace.expected = expected_batch_size(plan, task.size)
     with _alone(settings) if chief else nullcontext(), ExitStack() as left:
         work = KeptRun(task, module, plan, settings, engine, model, optimizer, chief)
         left.callback(work.let_go)
@@ -84,6 +95,7 @@ def run_private(
             learning_rate=settings.rate_at(plan.workload.steps),
             watch=watch if chief else None,
             diagnose=work.diagnostics,
+            pace=pace,
             step=optimizer.steps_taken,
             history=history,
         )
@@ -98,7 +110,13 @@ def run_private(
 
 
 def run_plain(
-    task: Task, module: nn.Module, work: Workload, settings: Settings, streams: Streams, watch: Watcher | None = None
+    task: Task,
+    module: nn.Module,
+    work: Workload,
+    settings: Settings,
+    streams: Streams,
+    watch: Watcher | None = None,
+    pace: Pace | None = None,
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
     settings.check()
@@ -112,6 +130,8 @@ def run_plain(
     batch_size = settings.expected_batch_size or round(work.sample_rate * task.size)
     original = build_optimizer(settings.optimizer, module, settings)
     optimizer = PlainOptimizer(original, batch_size)
+    pace = pace or Pace()
+    pace.expected = work.sample_rate * task.size
     average = None if settings.average is None else WeightAverage(original, settings.average)
 
     def averaged() -> AbstractContextManager[None]:
@@ -135,6 +155,7 @@ def run_plain(
         physical_batch=settings.physical_batch,
         learning_rate=settings.rate_at(work.steps),
         watch=watch,
+        pace=pace,
     )
     with _alone(settings):
         return train(run)

@@ -29,11 +29,12 @@ class Chunk:
 
 
 def cached_features(
-    chunks: Iterable[Chunk], cache_dir: Path | None, progress: Callable[[int], None] | None = None
+    chunks: Iterable[Chunk], total: int, cache_dir: Path | None, progress: Callable[[int], None] | None = None
 ) -> list[Tensor]:
     """The features of each chunk, from the cache or computed and put there; `progress` hears of the rows done.
 
-    One file holds one chunk, so that work which was stopped goes on from the last whole one.
+    One file holds one chunk, so that work which was stopped goes on from the last whole one. `total` counts
+    the rows of all chunks, for whoever waits.
     """
     parts, done = [], 0
     for chunk in chunks:
@@ -45,7 +46,7 @@ def cached_features(
                 _write(path, part)
         parts.append(part)
         done += chunk.rows
-        _LOG.debug("features of %d examples made", done)
+        _LOG.debug("features of %d of %d examples made", done, total)
         if progress is not None:
             progress(done)
     return parts

@@ -222,8 +222,9 @@ def _check_together(asked: Mapping[str, Any]) -> None:
         raise InvalidArgument("noise", noise, "one of " + ", ".join((AUTO, *DESCRIBED, NO_NOISE)))
     clipping = Clipping.named(asked.get("clipping") or Clipping.flat)
     of_plan = asked["plan"].clipping if isinstance(asked.get("plan"), Plan) else clipping
-    if {clipping, of_plan} & {Clipping.adaptive, Clipping.automatic}:
-        raise InvalidArgument("clipping", str(of_plan), "flat, per_layer or l1; this one is an option of make_private")
+    if Clipping.adaptive in (clipping, of_plan):
+        others = "flat, per_layer, automatic or l1; this one is an option of make_private"
+        raise InvalidArgument("clipping", str(Clipping.adaptive), others)
     if asked.get("exact") and clipping is not Clipping.flat:
         raise InvalidArgument("clipping", str(clipping), "flat beside `exact`, which rounds gradients of an l2 norm")
     if asked.get("audit") is None:

@@ -30,6 +30,7 @@ from plrvo.tasks.settings import Settings, Streams, read_job
 from plrvo.training import given
 from plrvo.training.checkpoint import read_plan
 from plrvo.training.loop import Watcher
+from plrvo.training.pace import Pace
 from plrvo.training.unwrap import trained_parameters
 from plrvo.validate import InvalidArgument
 
@@ -50,6 +51,7 @@ class Trained:
     history: list[dict[str, Any]]
     receipt: Receipt | None = None
     plan: Plan | None = None
+    examples_per_second: float | None = None  # of training, without tests; of this machine, and in no file
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -80,12 +82,13 @@ class Resolved:
 
     def train(self, watch: Watcher | None = None) -> Trained:
         """All steps, or those that are left."""
+        pace = Pace()
         if self.plan is None:
-            plain = experiment.run_plain(self.task, self.module, self.work, self.settings, self.streams, watch)
-            return Trained(plain)
-        receipt = experiment.run_private(self.task, self.module, self.plan, self.settings, self.streams, watch)
+            plain = experiment.run_plain(self.task, self.module, self.work, self.settings, self.streams, watch, pace)
+            return Trained(plain, examples_per_second=pace.examples_per_second)
+        receipt = experiment.run_private(self.task, self.module, self.plan, self.settings, self.streams, watch, pace)
         history = read_history(self.settings.out / METRICS) if receipt is not None else []
-        return Trained(history, receipt, self.plan)
+        return Trained(history, receipt, self.plan, pace.examples_per_second)
 
 
 def resolve(job: Job, out: Path, resume: bool, kept: dict[tuple[Any, ...], Any] | None) -> Resolved:

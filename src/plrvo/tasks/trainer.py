@@ -7,6 +7,7 @@ steps so far is logged in its place.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -42,6 +43,7 @@ from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.trackers import Tracker, spent
 from plrvo.validate import InvalidArgument
 
+_LOG = logging.getLogger(__name__)
 _FEW = 3  # examples that the objective and the layers are tried with
 _PRIVATE_LOGS = ("loss", "train_loss", "grad_norm", "total_flos")
 
@@ -180,6 +182,8 @@ class PrivateTrainer(KeptTrainer):
         # The first process's weights are everybody's from here on, and one model is trained.
         shared = DifferentiallyPrivateDistributedDataParallel(trained) if self.args.world_size > 1 else trained
         plain: DataLoader[Any] = DataLoader(data, collate_fn=collate)
+        if self.is_world_process_zero():
+            _LOG.info("trying the model on a few examples: the first steps take longer")
         few = dict(self._prepare_inputs(collate([data[i] for i in range(min(_FEW, len(data)))])))
         refuse.refuse_batch(few)
         if self._criterion is None:

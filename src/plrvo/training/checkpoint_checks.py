@@ -22,6 +22,7 @@ from plrvo.training.sampler import PoissonSampler
 from plrvo.validate import counted, shortened
 
 _KEYS = {"format", "plan", "ledger", "steps_taken", "remaining", "optimizer", "extra"}
+_HOW = {"foreach", "fused"}  # how torch computes a step; the file's hold, so that a run goes on as it began
 _MOST_EPOCHS = 1_000_000  # of a schedule, all of which are gone through
 
 
@@ -167,6 +168,8 @@ def check_optimizer(state: Any, optimizer: Any) -> None:
         if foreign or saved.get("params") != group["params"]:
             raise Contradiction("its optimizer has other groups of parameters")
         for name, value in group.items():
+            if name in _HOW and isinstance(saved.get(name), bool | None):
+                continue
             if name in saved and not _alike(saved[name], value):
                 raise Contradiction(f"its optimizer has {name} {shortened(saved[name])}")
     parameters = sum(len(group["params"]) for group in optimizer.param_groups)

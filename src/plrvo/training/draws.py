@@ -101,6 +101,12 @@ class Draws:
             if self.current is own and own.around is not None and not own.around.is_over:
                 self.current = own.around
 
+    def under_way(self, rows: int) -> Sequence[int] | None:
+        """The examples of a part of so many rows that a step is about to begin with; None where that is not clear."""
+        if self.current.out != 1 or not self._waiting or self._rows + rows > len(self._waiting[0]):
+            return None
+        return self._waiting[0][self._rows : self._rows + rows]
+
     def leave(self, of: Pass | None = None) -> None:
         """A batch leaves the loader in a pass, the one under way unless it is given."""
         (of or self.current).out += 1

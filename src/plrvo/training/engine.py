@@ -31,6 +31,7 @@ from plrvo.training.alone import ALONE, AloneModule, check_alone
 from plrvo.training.averaging import WeightAverage
 from plrvo.training.bound import refuse_private
 from plrvo.training.clipping.mode import chosen_mode, wrapper_of
+from plrvo.training.collated import Collated
 from plrvo.training.compatible import compatible, mixing, refuse_mixing
 from plrvo.training.draws import Draws
 from plrvo.training.ftrl import setup as ftrl
@@ -281,6 +282,8 @@ class PrivacyEngine(opacus.PrivacyEngine):
             wrapped = wrapper(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
             )
+            whole = mechanism.step.sample_rate == 1 and mechanism.correlation is None
+            wrapped.watch.ask(Collated(data_loader.dataset, data_loader.collate_fn, draws, whole=whole))
         self._wrapped = weakref.ref(wrapped)
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None, shards.is_sharded)

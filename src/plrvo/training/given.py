@@ -126,6 +126,8 @@ def check_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module) -> None
         )
     if "closure" in _required(optimizer.step):
         raise InvalidArgument("optimizer", kind, "one that steps without a closure: a step takes one noisy gradient")
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise InvalidArgument("optimizer", kind, "one of dense gradients (Adam): noise is on every row, used or not")
     known = set(module.parameters())
     owned = [p for group in optimizer.param_groups for p in group["params"]]
     if any(p not in known for p in owned):

@@ -33,8 +33,13 @@ SMALL = 1 << 16  # numbers in a tensor that is looked at by value in training
 _OF_TORCH = frozenset(vars(nn.Module()))
 _OF_FSDP = "__composable_api_state_key"  # what it knows of a module, shares among them
 _PLAIN = (str, int, bool, type(None), bytes, range, slice, enum.Enum, torch.dtype, torch.device)
-# Of exactly these types, which are nearly all values, nothing has to be asked: they are told by themselves.
-_TOLD_AS_THEY_ARE = frozenset({str, int, bool, type(None), bytes, torch.dtype, torch.device})
+# Of exactly these types, which are nearly all values, nothing has to be asked: they are told by themselves. All else is
+# told with its type, so that nothing is taken for another thing that looks like it: True equals 1, but is not 1.
+_TOLD_AS_THEY_ARE = frozenset({str, int, type(None), bytes, torch.dtype, torch.device})
+_SINGLE = _TOLD_AS_THEY_ARE | {bool}
+_FLAGS = {flag: ("bool", flag) for flag in (False, True)}
+# Of exactly these types nothing has to be asked either: there is nothing but their items to be looked at.
+_ITEMS_ALONE = frozenset({dict, list, tuple, set, frozenset})
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, logging.Logger)
 _MOST = 100_000  # objects below one module: whoever refers to more refers to the whole program
 _DEPTH = 100
@@ -69,13 +74,18 @@ class Digest:
 
     def __init__(self, module: nn.Module, *, identity: bool = False, values: bool = True, strict: bool = False) -> None:
         self._identity, self._values, self._strict = identity, values, strict
-        self._module, self._seen = module, dict[int, str]()
+        self._module, self._seen = module, dict[int, Hashable]()
         self._alive: list[Any] = []
+        self._first: dict[str, int] = {}  # how much was seen before each name
+        self._in_sets = 0  # which have no order that objects in them could be counted by
         layers = layers_of(module)
         self._own = _of_the_tree(layers)
         self.names: dict[str, Hashable] = {}
         for self._name, value in attributes(layers):
-            self.names[self._name] = value if type(value) in _TOLD_AS_THEY_ARE else self._of(value, 0)
+            kind = type(value)
+            self.names[self._name] = (
+                value if kind in _TOLD_AS_THEY_ARE else _FLAGS[value] if kind is bool else self._of(value, 0)
+            )
         for self._name, value, _ in places(layers):
             self.names[self._name] = self._of(value, 0)
         for self._name, value in plain_hooks(layers) if strict else ():
@@ -95,23 +105,34 @@ class Digest:
         kind = type(value)
         if kind in _TOLD_AS_THEY_ARE:
             return cast(Hashable, value)
+        if kind is bool:
+            return _FLAGS[value]
+        if kind is float:
+            return "float", repr(value)  # a NaN equals nothing
         # Sizes, attributes of objects with their names: with one item to be looked into at most, none comes twice.
-        if kind is tuple and sum([type(v) not in _TOLD_AS_THEY_ARE for v in value]) <= 1 and depth <= _DEPTH:
+        if kind is tuple and _TOLD_AS_THEY_ARE.issuperset(map(type, value)):
+            return "tuple", value
+        if kind is tuple and sum([type(v) not in _SINGLE for v in value]) <= 1 and depth <= _DEPTH:
             return "tuple", tuple([v if type(v) in _TOLD_AS_THEY_ARE else self._of(v, depth + 1) for v in value])
-        if kind in _PROXIES:
-            return "a proxy"
-        if isinstance(value, _PLAIN):
-            return value if isinstance(value, Hashable) else repr(value)
-        if isinstance(value, (float, complex)):
-            return repr(value)  # a NaN equals nothing
-        if self._strict and (state := drawn_so_far(value)) is not None:
-            return state
-        looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
-        if id(value) in self._own or (_is_opaque(value) and not looks_inside) or depth > _DEPTH:
-            return type(value).__name__
+        looks_inside = False
+        if kind not in _ITEMS_ALONE:
+            if kind in _PROXIES:
+                return ("a proxy",)
+            if isinstance(value, _PLAIN):
+                return kind.__name__, value if isinstance(value, Hashable) else repr(value)
+            if isinstance(value, (float, complex)):
+                return kind.__name__, repr(value)
+            if self._strict and (state := drawn_so_far(value)) is not None:
+                return state
+            looks_inside = self._strict and isinstance(value, types.FunctionType) and is_of_the_user(value)
+            if id(value) in self._own or (_is_opaque(value) and not looks_inside):
+                return (kind.__name__,)
+        if depth > _DEPTH:
+            return (kind.__name__,)
         if id(value) in self._seen:
-            return "seen in " + self._seen[id(value)]
-        self._seen[id(value)] = self._name
+            return "seen in", self._seen[id(value)]
+        number = len(self._alive) - self._first.setdefault(self._name, len(self._alive))
+        self._seen[id(value)] = self._name, -1 if self._in_sets else number  # which of several in one attribute
         self._alive.append(value)
         if len(self._alive) > _MOST:
             raise InvalidArgument(
@@ -119,17 +140,21 @@ class Digest:
                 type(self._module).__name__,
                 f"attributes that can be looked through; {self._name} refers to more than {_MOST} objects",
             )
-        if isinstance(value, Tensor):
-            return self._of_tensor(value)
-        if isinstance(value, _BYTES):
-            return type(value).__name__, bytes(value)
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
-            return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
+        if kind not in _ITEMS_ALONE:
+            if isinstance(value, Tensor):
+                return self._of_tensor(value)
+            if isinstance(value, _BYTES):
+                return kind.__name__, bytes(value)
+            if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+                return value.shape, str(value.dtype), _hashed(np.ascontiguousarray(value))
         if self._identity and not self._values and isinstance(value, _CONTAINERS) and len(value) > _LONG:
-            return type(value).__name__, id(value), len(value)
+            return kind.__name__, id(value), len(value)
         below = inside_of_function(value) if looks_inside else children(value)
-        inside = [self._of(child, depth + 1) for child in below]
-        return type(value).__name__, frozenset(inside) if isinstance(value, (set, frozenset)) else tuple(inside)
+        is_set = isinstance(value, (set, frozenset))
+        self._in_sets += is_set
+        inside = [child if type(child) in _TOLD_AS_THEY_ARE else self._of(child, depth + 1) for child in below]
+        self._in_sets -= is_set
+        return kind.__name__, frozenset(inside) if is_set else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
         known: tuple[Hashable, ...] = (tuple(t.shape), t.dtype)

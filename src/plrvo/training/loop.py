@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import signal
@@ -15,12 +14,12 @@ from typing import Any, Protocol
 import torch
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
+from plrvo.training.pace import Pace
 from plrvo.training.trackers import Tracking
 from plrvo.validate import InvalidArgument
 
 Metrics = dict[str, float]
 _STOPPING = b"\nplrvo: stopping when this step, or the tests after it, are done; once more stops at once\n"
-_LOG, _STEP = logging.getLogger(__name__), "%d of %d steps taken"
 
 
 class Watcher(Protocol):
@@ -56,6 +55,7 @@ class Run:
     tracking: Tracking | None = None  # where epsilons and metrics are drawn as curves
     diagnose: Diagnoser | None = None  # sees private quantities: only where the user insists
     learning_rate: Callable[[int], float] | None = None  # by the number of steps taken; None leaves the optimizer's own
+    pace: Pace = field(default_factory=Pace)
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ def train(run: Run) -> list[dict[str, Any]]:
         # PyTorch's remark about the first layer, whose input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
         run.module.train()
-        _LOG.debug(_STEP, run.step, run.steps)
+        run.pace.begin(run.step, run.steps)
         for inputs, targets in batches:
             before = run.step
             if run.learning_rate:
@@ -92,8 +92,9 @@ def train(run: Run) -> list[dict[str, Any]]:
             # A virtual batch takes several passes for one step; the optimizer counts the steps.
             run.step = run.optimizer.steps_taken
             if run.step == before:
+                run.pace.part(len(targets))
                 continue
-            _LOG.debug(_STEP, run.step, run.steps)
+            run.pace.stepped(run.step)
             if run.diagnose:
                 run.diagnose.step(run.step)
             last, stopped = run.step == run.steps, stop()
@@ -111,6 +112,7 @@ def train(run: Run) -> list[dict[str, Any]]:
                 run.watch(run.step, run.steps, run.history[-1] if run.history else {})
             if stopped and not last:
                 raise Interrupted
+            run.pace.go_on()
     return run.history
 
 

@@ -36,6 +36,7 @@ from plrvo.training.loss_form import NotASum
 from plrvo.training.schedulers import Schedule
 from plrvo.training.score import postprocessor
 from plrvo.training.sharded_optimizer import ShardedMixin
+from plrvo.training.strides import lay_out
 from plrvo.training.together import agreed
 from plrvo.training.watch import Watch
 from plrvo.validate import InvalidArgument
@@ -237,6 +238,7 @@ class NoiseMixin(_Base):
             self._forget()
             raise
         self._forget()
+        lay_out(self.params)
         self.scale_grad()
         for hook in self._hooks:
             hook(self)

@@ -3,8 +3,12 @@
 Where batches are padded to their longest example, the length of one decides how much padding all others get. A model
 that does not mask it (a mean over all positions, a recurrent network read at its end) then gives others another
 gradient because of that one, and no clip bounds it. Lengths that change between passes are the sign of such padding.
-Rows that end (or begin) in a run of one value that is nowhere else, beyond what all rows have of it, are tried alone
-without that run: their outputs must be what they are in the batch, at the positions that are left.
+So is a loader that makes an example longer beside a longer one (`collated`), which tells in a first batch, and where
+all are alike. Rows that end (or begin) in a run of one value that is nowhere else, beyond what all rows have of it, are
+tried alone without that run: their outputs must be what they are in the batch, at the positions that are left.
+
+A few batches are tried, later ones at random, and each that is longer than all that were tried: models may go over to
+other positions or frequencies for all rows from some length on (rotary embeddings of `rope_type` dynamic or longrope).
 
 A loss in the user's loop may look at padding just as well (a mean over all positions, the last of them): where outputs
 follow the length, a loss of a new form must have no gradient at what a row has beyond its own end, unless the module
@@ -16,7 +20,7 @@ Passes are in eval mode, since dropout falls differently in other shapes. A modu
 from __future__ import annotations
 
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from plrvo.training.call import Call
+from plrvo.training.collated import Collated
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum
 from plrvo.training.probe import passes_in_eval
@@ -34,6 +39,7 @@ from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches after the first change of a length
 _IN_VAIN = 8  # batches with padding that could not be taken off, as where one input holds what others do, joined
+_LOOKED_AT = 8  # batches whose lengths have not changed
 _AGAIN = 64  # one in so many later ones, at random
 _ROWS = 4  # of a batch
 _RUN = 2  # positions of padding, in so many rows, at least: equal values at an end may be data
@@ -74,6 +80,9 @@ class Padding:
             Counter[tuple[int, ...]](),
             Counter[Any](),
         )
+        self._looked, self._longest = Counter[tuple[int, ...]](), dict[tuple[int, ...], int]()
+        self._is_due = False  # whether the batch at hand is tried whatever came of others
+        self.collated: Collated | None = None  # what the loader makes of single examples
         self._now: tuple[nn.Module, Call, Mapping[int, Layout]] | None = None
         self._found: list[Padded] | None = None  # in the batch at hand, if it was tried
         self._turn = 0  # the number of its pass
@@ -85,17 +94,23 @@ class Padding:
         layouts: Mapping[int, Layout] | None = None,
         recording: Recording | None = None,
     ) -> None:
-        """Refuse a module whose outputs depend on padding; nothing is tried as long as all lengths stay the same."""
+        """Refuse a module whose outputs depend on padding; nothing is tried as long as no length follows the batch."""
         form = self._note(call)
         self._now, self._found = (module, call, layouts or {}), None
         self._turn = 0 if recording is None else recording.turn
+        if not self._changing[form]:
+            self._changing[form] |= self._following(call, form)
+        longest = max((call.tensors()[i].shape[d] for i, d in self._changing[form]), default=0)
+        self._is_due = longest > self._longest.get(form, 0)
         known = self._tried[form] >= _TRIED or self._in_vain[form] >= _IN_VAIN
-        if self._changing[form] and not (known and secrets.randbelow(_AGAIN)):
+        if self._changing[form] and (self._is_due or not (known and secrets.randbelow(_AGAIN))):
             self._count(self._try())
 
     def check_loss(self, loss: Tensor, outputs: Sequence[Output], rows: int, form: int) -> None:
         """Refuse a loss that looks at padding: in the first batches of this form of loss in which there is any."""
-        if self._now is None or self._losses[form] >= _TRIED or not self._changing[_form(self._now[1])]:
+        if self._now is None or not self._changing[_form(self._now[1])]:
+            return
+        if self._losses[form] >= _TRIED and not self._is_due:
             return
         if self._found is None and self._in_vain[_form(self._now[1])] < _IN_VAIN:
             self._count(self._try())
@@ -131,11 +146,32 @@ class Padding:
             }
         return form
 
+    def _following(self, call: Call, form: tuple[int, ...]) -> set[Place]:
+        """What the loader makes as long as it is for the longest of the batch, of what is padded in it."""
+        if self.collated is None or call.rows < 2 or (self._looked[form] >= _LOOKED_AT and secrets.randbelow(_AGAIN)):
+            return set()
+        self._looked[form] += 1
+        found, by_length = set[Place](), defaultdict[int, list[Place]](list)
+        for number, t in enumerate(call.tensors()):
+            for d in range(t.ndim if call.has_rows(t) else 0):
+                if d != call.dimension:
+                    by_length[t.shape[d]].append((number, d))
+        for length, places in by_length.items():
+            own = min((_own_lengths(call, places, at_end) for at_end in (True, False)), key=lambda t: int(t.sum()))
+            short, longest = int(own.argmin()), int(own.argmax())
+            if 0 < own[short] <= length - _RUN and self.collated.follows(short, longest, call.rows, length):
+                found |= set(places)
+        return found
+
     def _count(self, compared: bool | None) -> None:
         """What came of a try of the batch at hand."""
-        if self._now is not None:
-            self._tried[_form(self._now[1])] += compared is True
-            self._in_vain[_form(self._now[1])] += compared is False
+        if self._now is None or compared is None:
+            return
+        call, form = self._now[1], _form(self._now[1])
+        self._tried[form] += compared
+        self._in_vain[form] += not compared
+        longest = max(call.tensors()[i].shape[d] for i, d in self._changing[form])
+        self._longest[form] = max(longest, self._longest.get(form, 0))
 
     def _try(self) -> bool | None:
         """Whether anything could be compared; None if nothing was tried, as nothing is padded."""

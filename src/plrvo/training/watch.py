@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from plrvo.training.apart import HALVES, IN_HALVES
 from plrvo.training.bound import Bound
 from plrvo.training.call import Call, Inputs, Lists, rows_of, without_rows
+from plrvo.training.collated import Collated
 from plrvo.training.collectives import gathered
 from plrvo.training.descendants import Descendants, forget_descendants
 from plrvo.training.draws import Draws
@@ -30,7 +31,7 @@ from plrvo.training.layout import layout_of
 from plrvo.training.longest import Longest
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
-from plrvo.training.memory import give_back
+from plrvo.training.memory import give_back, keep
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -115,6 +116,10 @@ class Watch(Bound):
         if self.module is not None:
             self._undo.append(self.module.register_forward_hook(self._after).remove)
 
+    def ask(self, collated: Collated) -> None:
+        """What the loader makes of single examples."""
+        self._padding.collated = collated
+
     def remove(self) -> None:
         """Leave the module as it was."""
         self._stop_recording()
@@ -125,6 +130,8 @@ class Watch(Bound):
     def new_step(self, last: bool = True) -> None:
         """The step, or a part that is not its `last`, is settled: what comes next is heard from `go_on` on."""
         self._steps += last
+        if self._steps >= _TRIED:  # tries are over, most of them, which make what later steps have no use for
+            keep()
         self.seen_loss, self._turn = False, 0
         self.forget_gradients()
         self.pause()

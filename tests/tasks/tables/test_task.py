@@ -92,6 +92,16 @@ def test_a_private_run_from_the_command_line(folder, capsys, trainable):
     assert "for all texts of one table (at most 30 examples, as the run recorded)" in told
 
 
+def test_a_run_shows_one_of_its_texts_and_says_where_all_are(folder, capsys):
+    words = [word for word in command(folder, "--epsilon", "4", "--delta", "1e-3") if word != "--json"]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    first = read_generations(folder / "run" / "generations.jsonl")[0]
+    assert (
+        f"for example, {first.table!r}: {first.hypothesis!r}; all texts: {folder / 'run' / 'generations.jsonl'}" in told
+    )
+
+
 def test_a_run_is_resumed_with_the_same_settings_only(folder, capsys):
     budget = ["--epsilon", "4", "--delta", "1e-3"]
     assert main(command(folder, *budget)) == 0

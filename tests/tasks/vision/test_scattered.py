@@ -23,6 +23,7 @@ from plrvo.tasks.vision.recipes import (
     AT_ONCE,
     BATCH,
     CHOSEN,
+    COLOUR,
     ELSEWHERE,
     EPOCHS,
     GROUPS,
@@ -30,7 +31,7 @@ from plrvo.tasks.vision.recipes import (
     scattering_defaults,
     usual_model,
 )
-from plrvo.tasks.vision.scattered import coefficients, scattering_data
+from plrvo.tasks.vision.scattered import coefficients, features_of, scattering_data
 from plrvo.tasks.vision.scattering import normalised, normalised_by_order, scatter
 from plrvo.tasks.vision.views import view_of
 from plrvo.validate import InvalidArgument
@@ -70,6 +71,36 @@ def test_features_are_those_of_the_pixels_and_computed_once(few, counted, tmp_pa
     assert torch.allclose(found.train_x.float(), expected, atol=2e-3)
     assert found.fingerprint == few.fingerprint
     assert found.source.endswith(f"as scattering features, normalised in {GROUPS} groups")
+
+
+def test_features_of_ones_own_images_are_those_that_train_has(few, counted, tmp_path):
+    pixels = (torch.cat([few.train_x, few.test_x]) + 1) / 2
+    own = features_of(pixels, tmp_path, progress=False)
+    assert own.dtype == torch.float32
+    train = scattering_data(few, GROUPS, cache_dir=tmp_path)
+    assert torch.equal(own, torch.cat([train.train_x, train.test_x]).float())
+    assert sum(counted) == len(own)  # one cache for both
+    colour = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    expected = normalised_by_order(scatter((colour * 255).round() / 255).half().float())
+    assert torch.allclose(features_of(colour), expected, atol=2e-3)
+    for wrong in (torch.zeros(2, 8, 8), torch.zeros(2, 2, 8, 8), torch.full((2, 1, 8, 8), 255.0)):
+        with pytest.raises(InvalidArgument, match="images"):
+            features_of(wrong, progress=False)
+
+
+def test_features_of_images_are_shown_while_they_are_made(capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    images = torch.zeros(2, 1, 8, 8)
+    features_of(images, progress=False)
+    assert not capfd.readouterr().err
+    features_of(images)
+    assert "scattering features" in capfd.readouterr().err
+
+
+def test_own_images_begin_with_the_settings_of_the_presets():
+    assert scattering_defaults(1, 60_000) == scattering_defaults("mnist", 60_000)
+    colour = scattering_defaults(3, 50_000).at(3.0)
+    assert (colour.clip, colour.learning_rate) == (COLOUR.clip, COLOUR.ample_rate)
 
 
 def test_work_that_was_stopped_goes_on_where_it_was(few, counted, tmp_path, monkeypatch):

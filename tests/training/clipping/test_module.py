@@ -143,6 +143,21 @@ def test_no_norm_is_reported_too_small_where_terms_cancel() -> None:
         assert torch.all(Outer(left, right).squared_norms().double() >= exact * (1 - 1e-6))
 
 
+@pytest.mark.parametrize(
+    ("examples", "positions", "rows", "columns"),
+    [(2, 3, 5, 7), (2, 3, 7, 5), (3, 40, 8, 2), (256, 1, 80, 78), (4, 64, 512, 64), (64, 16, 512, 16), (1, 1, 1, 1)],
+)
+def test_weighted_sums_are_those_of_the_gradients_whichever_factor_comes_first(
+    examples: int, positions: int, rows: int, columns: int
+) -> None:
+    left, right = normal(examples, positions, rows), normal(examples, positions, columns, seed=1)
+    factors = torch.rand(examples, generator=seeded(2), dtype=torch.float64)
+    whole = torch.einsum("b,bti,btj->ij", factors, left.double(), right.double())
+    total = Outer(left, right).weighted_sum(factors)
+    assert total.is_contiguous()
+    assert torch.linalg.norm(total - whole) <= 1e-5 * torch.linalg.norm(whole)
+
+
 def test_a_parameter_used_without_its_layer_is_refused() -> None:
     class Escape(nn.Module):
         def __init__(self) -> None:

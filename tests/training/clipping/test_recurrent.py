@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from torch.utils.data import TensorDataset
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping import SamplesModule
 from plrvo.training.clipping.recurrent import is_recurrent
+from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 ROWS, LENGTH, WIDTH = 5, 4, 3
@@ -170,6 +172,27 @@ def test_the_engine_trains_them_as_they_are(mode: str) -> None:
     assert len(take_steps(model, optimizer, loss, loader)) == 3
     assert list(module.state_dict()) == names
     assert all(w is p for w, p in zip(module[0].layer._flat_weights, module[0].layer.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("goes_back", [True, False])
+def test_nothing_of_a_pass_stays_when_its_outputs_are_gone(kind: str, goes_back: bool) -> None:
+    """What a way back holds of its own outputs would hold it in turn: both would stay as long as the process."""
+    wrapped, ends = SamplesModule(Sequences(kind, batch_first=False)), []
+    wrapped.watch.is_trying, wrapped._is_comparing = True, True
+    wrapped.book.batch_size = ROWS
+
+    def look(_: nn.Module, args: Any, output: Any) -> None:
+        ends.extend(weakref.ref(t) for t in tensors_in(output))
+
+    wrapped._module.layer.register_forward_hook(look)
+    outputs = wrapped(normal(ROWS, LENGTH, WIDTH))
+    if goes_back:
+        squares(outputs).sum().backward()
+        wrapped.book.clear()
+    del outputs
+    assert ends
+    assert all(end() is None for end in ends)
 
 
 def test_a_compatible_module_keeps_them() -> None:

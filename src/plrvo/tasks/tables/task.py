@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from plrvo.records.folder import GENERATIONS
 from plrvo.records.unit import PAIRS
 from plrvo.tasks.catalog import Request
 from plrvo.tasks.preset import Preset, Task
@@ -32,7 +33,6 @@ from plrvo.tasks.upper import LowerStates, lower_part, upper_part
 from plrvo.training.loop import Metrics, moved
 from plrvo.validate import InvalidArgument, counted, positive_integer
 
-GENERATIONS = "generations.jsonl"
 _LOG = logging.getLogger(__name__)
 LOSS_ENTRIES = 200  # of the test split, for the loss that is shown during training
 

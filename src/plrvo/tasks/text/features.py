@@ -59,7 +59,7 @@ class HeadFeatures(Dataset[Any]):
         with Progress(console=Console(stderr=True), transient=True) as progress:
             bar = progress.add_task("features of the public encoder", total=len(order))
             parts = cached_features(
-                self._chunks(order), self._cache_dir, lambda done: progress.update(bar, completed=done)
+                self._chunks(order), len(order), self._cache_dir, lambda done: progress.update(bar, completed=done)
             )
         return torch.cat(parts)[order.argsort()]
 

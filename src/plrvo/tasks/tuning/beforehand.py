@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from plrvo.accounting import Clipping
 from plrvo.records.choices import check_clip
 from plrvo.tasks.beforehand import check_beforehand
 from plrvo.tasks.choices import check_choices
@@ -23,7 +24,7 @@ def check_search(tuning: Tuning, out: Path) -> None:
     for schedule in listed(tuning, "schedule"):
         check_choices(None, schedule)
     for clip in listed(tuning, "clip"):
-        check_clip(clip)
+        check_clip(clip, tuning.job.clipping or Clipping.flat)
     check_beforehand(tuning.job, out)
 
 

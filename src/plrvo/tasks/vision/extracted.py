@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,8 +49,7 @@ def extracted(
     With `cache_dir`, they are kept there under a key made of the pixels and the extractor. `progress` is called with
     the number of images done and of all images.
     """
-    if images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise InvalidArgument("images", tuple(images.shape), "the shape (N, 1 or 3, H, W)")
+    check_images(images)
 
     def chunks() -> Iterator[Chunk]:
         for start in range(0, len(images), CHUNK):
@@ -61,7 +61,13 @@ def extracted(
             yield Chunk(_key(pixels, extractor.key), len(pixels), partial(extractor.compute, pixels))
 
     heard = None if progress is None else partial(_report, progress, len(images))
-    return cached_features(chunks(), cache_dir, heard)
+    return cached_features(chunks(), len(images), cache_dir, heard)
+
+
+def check_images(images: Tensor) -> None:
+    """Images stand in a tensor (N, 1 or 3, H, W)."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise InvalidArgument("images", tuple(images.shape), "the shape (N, 1 or 3, H, W)")
 
 
 def with_features(
@@ -73,11 +79,18 @@ def with_features(
     """
     mean, std = (torch.tensor(values)[:, None, None] for values in (data.scaling.mean, data.scaling.std))
     images = torch.cat([data.train_x, data.test_x]).mul_(std).add_(mean)
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task(name, total=len(images))
-        found = features(images, lambda done, _: shown.update(bar, completed=done))
+    with bar(name, len(images)) as progress:
+        found = features(images, progress)
     train = len(data.train_x)
     return replace(data, train_x=found[:train], test_x=found[train:], source=f"{data.source}, as {name}")
+
+
+@contextmanager
+def bar(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the terminal, and the `progress` that moves it."""
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(name, total=total)
+        yield lambda done, _: shown.update(task, completed=done)
 
 
 def usual_cache() -> Path:

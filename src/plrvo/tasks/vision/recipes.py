@@ -65,15 +65,20 @@ CHOSEN = {
     "cifar-100": COLOUR,
 }
 
+CHOSEN_BY_CHANNELS = {1: ELSEWHERE, 3: COLOUR}  # for images of one's own
+
 
 def groups_of(name: str) -> int | None:
     """How the features of the data set `name` are normalised: groups of channels, None for orders."""
     return CHOSEN.get(name, ELSEWHERE).groups
 
 
-def scattering_defaults(name: str, examples: int, *, convolves: bool = False) -> Defaults:
-    """For the data set `name`, of so many private images, with a linear model or one that `convolves`."""
-    chosen = CHOSEN.get(name, ELSEWHERE)
+def scattering_defaults(name: str | int, examples: int, *, convolves: bool = False) -> Defaults:
+    """For the data set `name`, of so many private images, with a linear model or one that `convolves`.
+
+    For images of your own, `name` is their number of channels, one or three.
+    """
+    chosen = CHOSEN_BY_CHANNELS[name] if isinstance(name, int) else CHOSEN.get(name, ELSEWHERE)
     batch = min(BATCH, examples / 4)  # the digits are few
     return Defaults(
         clip=chosen.clip,

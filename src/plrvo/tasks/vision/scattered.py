@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,13 +12,32 @@ import torch
 from torch import Tensor
 
 from plrvo.tasks.vision.data import ImageData
-from plrvo.tasks.vision.extracted import Extractor, extracted, usual_cache, with_features
+from plrvo.tasks.vision.extracted import Extractor, bar, check_images, extracted, usual_cache, with_features
+from plrvo.tasks.vision.recipes import CHOSEN_BY_CHANNELS
 from plrvo.tasks.vision.scattering import normalised, normalised_by_order, scatter
 from plrvo.tasks.vision.views import view_of
 
 # So many channels of images at once: what they take stays near the processor.
 BATCH_CHANNELS = 96
 VERSION = 1  # of the coefficients: another one where they change
+
+
+def features_of(images: Tensor, cache_dir: Path | None = None, *, progress: bool = True) -> Tensor:
+    """Scattering features of your own images, normalised as `plrvo train` does: what a linear layer is trained on.
+
+    Images (N, C, H, W), C one or three, with pixels in [0, 1] (rounded to 255ths), become (N, C x 81, H / 4, W / 4).
+    Grey ones are normalised in 27 groups of channels, those in colour by order. Each image passes alone, so this costs
+    no privacy. With `cache_dir` features are kept there, by the thousand, under keys made of the pixels: as secret as
+    the images. `progress` shows a bar.
+
+    >>> features_of(torch.zeros(2, 1, 28, 28), progress=False).shape
+    torch.Size([2, 81, 7, 7])
+    """
+    check_images(images)
+    groups = CHOSEN_BY_CHANNELS[images.shape[1]].groups
+    shown = bar("scattering features", len(images)) if progress else nullcontext(lambda done, total: None)
+    with shown as heard:
+        return _features(images, heard, groups, cache_dir).float()
 
 
 def scattering_data(data: ImageData, groups: int | None, views: int = 1, cache_dir: Path | None = None) -> ImageData:
@@ -37,7 +57,9 @@ def scattering_data(data: ImageData, groups: int | None, views: int = 1, cache_d
     return replace(found, train_x=torch.stack([found.train_x, *more], dim=1))
 
 
-def _features(images: Tensor, progress: Callable[[int, int], None], groups: int | None, cache_dir: Path) -> Tensor:
+def _features(
+    images: Tensor, progress: Callable[[int, int], None], groups: int | None, cache_dir: Path | None
+) -> Tensor:
     parts = extracted(images, Extractor(f"scattering {VERSION}", coefficients), cache_dir, progress)
     scaled = normalised_by_order if groups is None else partial(normalised, groups=groups)
     return torch.cat([scaled(part.float()).half() for part in parts])

@@ -171,10 +171,16 @@ class Outer(Factored):
     left_products: Tensor | None = None
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        if self.left.shape[2] <= self.right.shape[2]:  # the weights go to the smaller factor, which comes first
+        rows, columns = self.left.shape[2], self.right.shape[2]
+        if rows <= columns:  # the weights go to the smaller factor
             weighted = self.left * factors.to(self.left.dtype)[:, None, None]
             return product(weighted.flatten(0, 1).t(), self.right.flatten(0, 1))
-        return product(self._weighted_right(factors).flatten(0, 1).t(), self.left.flatten(0, 1)).t().contiguous()
+        left, right = self.left.flatten(0, 1), self._weighted_right(factors).flatten(0, 1)
+        # What comes first is turned on the way into the product: the larger factor, or the smaller one and the result,
+        # of which each number takes twice as long.
+        if 2 * rows * columns >= len(left) * (rows - columns):
+            return product(left.t(), right)
+        return product(right.t(), left).t().contiguous()
 
     def per_example(self) -> Tensor:
         return each_product(self.left.transpose(1, 2), self.right)

@@ -387,24 +387,15 @@ class BookkeepingModule(AbstractGradSampleModule):
         drawn = drawing.drawn if drawing is not None else []
         if output is None:  # the layer failed; its own error is under way
             return None
-        leaves, form = tree_flatten((args, kwargs))
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        inputs = [leaves[i] for i in places]
-        for i in places:
-            leaves[i] = None  # autograd keeps them, as long as it needs them
+        inputs, again = _apart(args, kwargs)
         outputs = floating(output)
         numbers = {i: (t.detach(), closeness(layer)) for i, t in enumerate(outputs) if t.ndim == 0}
 
-        @in_full_precision
-        def show(output: int, kept: tuple[Tensor, ...], gradient: Tensor) -> None:
-            if not self._is_wanted():
-                return
-            found = dict(zip(places, kept, strict=True))
-            given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
-            called, named = tree_unflatten(given, form)
+        def inputs_of(output: int, kept: tuple[Tensor, ...]) -> Inputs:
             began = (generator, output, buffers, drawn, self.book.batch_size, *numbers.get(output, ()))
-            self._record(name, layer, recorder, Inputs(called, named, *began), gradient)
+            return Inputs(*again(kept), *began)
 
+        show = partial(self._show, name, layer, recorder, inputs_of)
         tapped, is_ours = {}, self._is_seen_by_nobody(layer)
         for i, t in enumerate(outputs):
             # A leaf cannot be written to (an input that was made to require a gradient), nor views of each other, nor
@@ -419,6 +410,21 @@ class BookkeepingModule(AbstractGradSampleModule):
         """Whether no hook is given the layer's output before ours: it may be kept."""
         own = {handle.id for handle in self._of_layer.get(layer, ())}
         return next(iter(layer._forward_hooks)) in own and not torch.nn.modules.module._global_forward_hooks
+
+    @in_full_precision
+    def _show(
+        self,
+        name: str,
+        layer: nn.Module,
+        recorder: Recorder,
+        inputs_of: Callable[[int, tuple[Tensor, ...]], Inputs],
+        output: int,
+        kept: tuple[Tensor, ...],
+        gradient: Tensor,
+    ) -> None:
+        """What came back to a layer's output, with what autograd has kept of its inputs."""
+        if self._is_wanted():
+            self._record(name, layer, recorder, inputs_of(output, kept), gradient)
 
     def _record(self, name: str, layer: nn.Module, recorder: Recorder, inputs: Inputs, g: Tensor) -> None:
         self._note(name, layer, self._rows_of(layer, g), recorder(layer, inputs, g))
@@ -456,6 +462,28 @@ class BookkeepingModule(AbstractGradSampleModule):
         """Not while the module is tried out, except for the pass that is compared."""
         trying = self._is_redoing or (self.watch.is_trying and not self._is_comparing)
         return torch.is_grad_enabled() and self.training and not trying
+
+
+def _apart(args: Any, kwargs: Any) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], tuple[Any, Any]]]:
+    """The tensors that a layer is called with, and what puts them back among the rest, without their graph.
+
+    Only the rest is kept here: autograd keeps the tensors, as long as it needs them.
+    """
+    if not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # of most layers
+        return [args[0]], lambda kept: ((kept[0].detach(),), {})
+    leaves, form = tree_flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    tensors = [leaves[i] for i in places]
+    for i in places:
+        leaves[i] = None
+
+    def again(kept: Sequence[Tensor]) -> tuple[Any, Any]:
+        found = dict(zip(places, kept, strict=True))
+        given = [found[i].detach() if i in found else leaf for i, leaf in enumerate(leaves)]
+        called: tuple[Any, Any] = tree_unflatten(given, form)
+        return called
+
+    return tensors, again
 
 
 def refuse_within_itself(layer: nn.Module, under_way: Container[nn.Module]) -> None:

@@ -72,12 +72,12 @@ def with_own_way_back(
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(generator)
         for number in range(layer.num_layers):
-            one = _Layer(layer, number, packed, known, show)
+            one = _Layer(layer, number, packed, show)
             own = [s[number * directions : (number + 1) * directions] for s in states]
             if number and layer.dropout:
                 data = functional.dropout(data, layer.dropout, layer.training)
             run: Any = _OneLayer.apply
-            data, *ends = run(one, handle, data, *own)
+            data, *ends = run(one, known, handle, data, *own)
             last.append(ends)
     ends = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*last, strict=True)]
     if packed is None:
@@ -113,11 +113,17 @@ def _flat(layer: Any, output: Any, packed: PackedSequence | None) -> tuple[Tenso
 
 
 class _OneLayer(torch.autograd.Function):
-    """`handle` requires a gradient and gets none: it makes the pass reach a layer whose input requires none."""
+    """`handle` requires a gradient and gets none: it makes the pass reach a layer whose input requires none.
+
+    `known` is what is known already to come out. The context must not hold it: what it holds of its own outputs, but
+    for what is saved, holds the context in turn, and nobody ever frees the two.
+    """
 
     @staticmethod
-    def forward(ctx: Any, one: _Layer, handle: Tensor, x: Tensor, *first: Tensor) -> tuple[Tensor, ...]:
-        found = one.result or one.by_kernel(x, first)
+    def forward(
+        ctx: Any, one: _Layer, known: tuple[Tensor, ...] | None, handle: Tensor, x: Tensor, *first: Tensor
+    ) -> tuple[Tensor, ...]:
+        found = known or one.by_kernel(x, first)
         ctx.one = one
         ctx.save_for_backward(x, found[0], *first)
         return found
@@ -126,7 +132,7 @@ class _OneLayer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, y, *first = ctx.saved_tensors
-        return None, None, *ctx.one.back(x, y, first, gradients)
+        return None, None, None, *ctx.one.back(x, y, first, gradients)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,6 @@ class _Layer:
     layer: Any
     number: int
     packed: PackedSequence | None
-    result: tuple[Tensor, ...] | None  # what is known already to come out of it
     show: Show
 
     def by_kernel(self, x: Tensor, first: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -1,0 +1,136 @@
+"""Batches of one length: made so by their longest example, or by whoever made the data."""
+
+from typing import Any
+
+import pytest
+import torch
+from tests.training.test_padding import CLASSES, WORDS, Mean, Recurrent
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, TensorDataset
+
+import plrvo
+from plrvo.training import PrivacyEngine
+from plrvo.training.collated import Collated
+from plrvo.training.draws import Draws
+from plrvo.validate import InvalidArgument
+
+COUNT, SHORT, LONG = 12, 5, 9
+
+
+class Texts(torch.utils.data.Dataset[Any]):
+    """All of one length but for the last, and each with its class."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        lengths = [SHORT] * (COUNT - 1) + [LONG]
+        self.texts = [torch.randint(1, WORDS, (n,), generator=generator) for n in lengths]
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        return self.texts[i], i % CLASSES
+
+
+def to_the_longest(rows: list[Any]) -> tuple[Tensor, Tensor]:
+    return pad_sequence([text for text, _ in rows], batch_first=True), torch.tensor([label for _, label in rows])
+
+
+def to_one_length(rows: list[Any]) -> tuple[Tensor, Tensor]:
+    ids, labels = to_the_longest(rows)
+    return torch.nn.functional.pad(ids, (0, LONG - ids.shape[1])), labels
+
+
+def left_as_they_are(rows: list[Any]) -> tuple[list[int], Tensor]:
+    """For a loop that pads by itself: no tensor has the texts' length."""
+    return [int(text[0]) for text, _ in rows], torch.tensor([label for _, label in rows])
+
+
+def run(
+    module: Any, collate: Any, *, rate: float = 1.0, steps: int = 3, dataset: Any = None, mode: str = "hooks"
+) -> int:
+    """The steps that were taken of so many."""
+    work = plrvo.Workload(rate, steps, 1.0, sum(p.numel() for p in module.parameters()))
+    engine = PrivacyEngine(plrvo.Plan.certify(plrvo.Gaussian(5.0), work, 1e-3))
+    module, optimizer, loader = engine.make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(dataset or Texts(), collate_fn=collate),
+        grad_sample_mode=mode,
+        sample_generator=torch.Generator().manual_seed(1),
+        noise_generator=torch.Generator().manual_seed(1),
+        steps_per_epoch=steps,
+    )
+    try:
+        for ids, labels in loader:
+            optimizer.zero_grad()
+            x = ids if isinstance(ids, Tensor) else pad_sequence(Texts().texts, batch_first=True)
+            torch.nn.functional.cross_entropy(module(x), labels).backward()
+            optimizer.step()
+    except InvalidArgument as error:
+        assert "mask the padding" in str(error)  # noqa: PT017
+    return optimizer.steps_taken
+
+
+@pytest.mark.parametrize("mode", ["bookkeeping", "hooks", "functorch"])
+def test_whole_batches_padded_to_their_longest_need_a_mask_from_the_first_step_on(mode: str) -> None:
+    """Their length never changes, and is that of the longest example in each step."""
+    torch.manual_seed(0)
+    assert run(Mean(masks=False), to_the_longest, mode=mode) == 0
+    assert run(Mean(masks=True), to_the_longest, mode=mode) == 3
+
+
+def test_a_first_batch_is_refused_before_its_step() -> None:
+    """At a rate of .99, with this seed, it has the long text (else it would have no padding, and be released)."""
+    torch.manual_seed(0)
+    assert run(Recurrent(masks=False), to_the_longest, rate=0.99) == 0
+    assert run(Recurrent(masks=True), to_the_longest, rate=0.99) == 3
+
+
+def test_data_of_one_length_needs_no_mask() -> None:
+    torch.manual_seed(0)
+    assert run(Mean(masks=False), to_one_length) == 3
+    whole = TensorDataset(*to_the_longest([Texts()[i] for i in range(COUNT)]))
+    assert run(Mean(masks=False), None, dataset=whole) == 3
+
+
+def test_whole_batches_that_a_loop_pads_need_a_mask() -> None:
+    torch.manual_seed(0)
+    assert run(Mean(masks=False), left_as_they_are) == 0
+    assert run(Mean(masks=True), left_as_they_are) == 3
+
+
+def asked(collate: Any, *, whole: bool = False, length: int = LONG, rows: int = COUNT, dataset: Any = None) -> bool:
+    draws = Draws()
+    draws.drawn(range(COUNT))
+    return Collated(dataset or Texts(), collate, draws, whole=whole).follows(0, COUNT - 1, rows, length)
+
+
+def test_a_short_example_beside_a_long_one_tells() -> None:
+    assert asked(to_the_longest)
+    assert not asked(to_one_length)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_the_loader_does_not_show_is_taken_to_follow_where_it_could_never_show(whole: bool) -> None:
+    assert asked(left_as_they_are, whole=whole) is whole
+    assert asked(to_the_longest, whole=whole, length=LONG + 7) is whole  # made by the loop
+    assert asked(to_the_longest, whole=whole, rows=COUNT + 1) is whole  # rows that the batch does not have
+
+    class Once(Texts):
+        def __getitem__(self, i: int) -> tuple[Tensor, int]:
+            raise RuntimeError("each example may be read once")
+
+    assert asked(to_the_longest, whole=whole, dataset=Once()) is whole
+
+
+def test_to_ask_leaves_generators_alone() -> None:
+    class Drawn(Texts):
+        def __getitem__(self, i: int) -> tuple[Tensor, int]:
+            torch.rand(3)
+            return super().__getitem__(i)
+
+    before = torch.get_rng_state()
+    assert asked(to_the_longest, dataset=Drawn())
+    assert torch.equal(torch.get_rng_state(), before)
