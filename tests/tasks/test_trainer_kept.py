@@ -15,6 +15,7 @@ import plrvo
 from plrvo.accounting.correlated import Correlation, Participation, Tree
 from plrvo.audit.receipt import verify
 from plrvo.budget import Account
+from plrvo.records import Receipt
 from plrvo.records.journal import Journal
 from plrvo.tasks.trainer import PrivateTrainer
 from plrvo.training.unwrap import trained_parameters
