@@ -23,13 +23,11 @@ def test_counter_accuracy_and_epsilon_are_whole(width: int) -> None:
     assert "fashion" in text
 
 
-def test_what_is_done_of_a_step_is_shown_until_there_are_numbers() -> None:
+def test_what_is_done_of_a_step_is_shown() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    with StepProgress("e2e, gaussian", 150, console) as watch:
+    with StepProgress("e2e, gaussian", None, console) as watch:
         watch.during("step 1: 16 of about 64 examples")
-        watch(1, 150, {"step": 1, "loss": 2.5})
-    text = console.file.getvalue()
-    assert text.index("step 1: 16 of about 64 examples") < text.index("test loss 2.500")
+    assert "step 1: 16 of about 64 examples" in console.file.getvalue()
 
 
 def test_an_epsilon_of_this_step_needs_no_step_beside_it() -> None:
