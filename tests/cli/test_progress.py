@@ -23,6 +23,13 @@ def test_counter_accuracy_and_epsilon_are_whole(width: int) -> None:
     assert "fashion" in text
 
 
+def test_what_is_done_of_a_step_is_shown() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    with StepProgress("e2e, gaussian", None, console) as watch:
+        watch.during("step 1: 16 of about 64 examples")
+    assert "step 1: 16 of about 64 examples" in console.file.getvalue()
+
+
 def test_an_epsilon_of_this_step_needs_no_step_beside_it() -> None:
     assert "epsilon 2.513 " in shown(80, 1000, 1000)
     assert " at " not in shown(80, 1000, 1000)

@@ -51,6 +51,16 @@ def test_a_log_says_what_is_done_of_a_step_and_how_long_steps_take(log):
     assert pace.examples_per_second == 6.4
 
 
+def test_a_bar_hears_of_steps_that_take_long(log):
+    clock, heard = Clock(), []
+    pace = Pace(64, clock, heard.append)
+    pace.begin(0, 4)
+    pace.part(8)
+    clock.now = 2.0
+    pace.part(8)
+    assert heard == ["step 1: 16 of about 64 examples"]
+
+
 @pytest.mark.parametrize("batch", [20, 64, 90])
 def test_a_log_counts_no_further_than_nearly_every_batch_goes(log, batch):
     pace = Pace(64)

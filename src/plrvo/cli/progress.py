@@ -72,6 +72,10 @@ class StepProgress:
         when = f" at {metrics['step']}" if metrics.get("step", step) != step else ""
         self._shown(completed=step, total=steps, shown=", ".join(parts) + when)
 
+    def during(self, told: str) -> None:
+        """What is done of a step that takes long."""
+        self._shown(shown=told)
+
     def rows(self, done: int, count: int, shown: str) -> None:
         """Progress over the rows of a table, and what is being done for the one at hand."""
         self._shown(completed=done, total=count, shown=shown)

@@ -73,7 +73,7 @@ def _trained(job: Job, out: Path, resume: bool, verbose: bool, as_json: bool) ->
     kind = "NOT PRIVATE" if plan is None else plan.noise.before_rounding.kind
     try:
         with StepProgress(f"{job.task}, {kind}", resolved.work.steps) as watch:
-            trained = resolved.train(watch)
+            trained = resolved.train(watch, watch.during)
     except KeyboardInterrupt:  # after a step, or at once
         if plan is None or not (out / CHECKPOINT).exists():
             raise

@@ -73,7 +73,7 @@ def batches(
 
     >>> found = batches(examples=1_000, dimension=650, epsilon=3.0, delta=1e-5, passes=10_000)
     >>> [each.batch for each in found], proposed(found).batch
-    ([7, 15, 31, 62, 125, 250, 500, 1000], 1000)
+    ([7, 15, 31, 62, 125, 250, 500, 1000], 62)
     """
     positive_integer(examples=examples, dimension=dimension)
     positive(epsilon=epsilon, delta=delta, passes=passes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -80,9 +81,9 @@ class Resolved:
     streams: Streams
     reason: str | None = None
 
-    def train(self, watch: Watcher | None = None) -> Trained:
-        """All steps, or those that are left."""
-        pace = Pace()
+    def train(self, watch: Watcher | None = None, heard: Callable[[str], None] | None = None) -> Trained:
+        """All steps, or those that are left; `heard` is told what is done of a step that takes long."""
+        pace = Pace(heard=heard)
         if self.plan is None:
             plain = experiment.run_plain(self.task, self.module, self.work, self.settings, self.streams, watch, pace)
             return Trained(plain, examples_per_second=pace.examples_per_second)

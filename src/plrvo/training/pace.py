@@ -33,6 +33,7 @@ class Pace:
 
     expected: float | None = None
     clock: Callable[[], float] = time.monotonic
+    heard: Callable[[str], None] | None = None  # what a bar shows of a step that takes long
     timed: int = 0  # steps of which the time is known
     seconds: float = 0.0  # that they took
     _first: float | None = None  # which takes longer than others: modules and losses are tried in it
@@ -52,7 +53,10 @@ class Pace:
             return
         most = nearly_certain(self.expected)
         count = f"{self._done}" if self._done <= most else f"more than {most}"
-        self._tell(f"; step {self._step + 1}: {count} of about {self.expected:.0f} examples")
+        told = f"step {self._step + 1}: {count} of about {self.expected:.0f} examples"
+        self._tell(f"; {told}")
+        if self.heard is not None and self.clock() - self._begun >= LONG:
+            self.heard(told)
 
     def stepped(self, step: int) -> None:
         """A step is done; what follows, until `go_on`, is not training."""
