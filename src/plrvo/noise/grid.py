@@ -46,7 +46,7 @@ class GridNoise(Noise):
     >>> round(noise.sensitivity(clip=1.0, dimension=16), 9)
     1.5
     >>> noise.integers(5, Keystream(bytes(32)))  # a fixed key is for tests
-    array([ 2, -3, -1, -2,  3])
+    array([ 3, -9,  3, -2, -3])
     """
 
     base: Noise
