@@ -204,7 +204,8 @@ def test_where_no_trial_is_drawn_nothing_is_released_and_it_is_paid_for(tmp_path
 
 
 def test_a_trial_that_diverges_loses_and_a_search_of_them_releases_nothing(tmp_path):
-    tuning = small(vary={"learning_rate": Listed((9e36,))}, trials_mean=1.5)
+    """With this seed the weights overflow in all trials; with some they stay finite, though of no use."""
+    tuning = small(vary={"learning_rate": Listed((9e36,))}, trials_mean=1.5, job={"seed": 1})
     assert tuning.run(tmp_path / "out").receipt is None
 
 
