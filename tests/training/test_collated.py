@@ -42,9 +42,9 @@ def to_one_length(rows: list[Any]) -> tuple[Tensor, Tensor]:
     return torch.nn.functional.pad(ids, (0, LONG - ids.shape[1])), labels
 
 
-def left_as_they_are(rows: list[Any]) -> tuple[list[int], Tensor]:
+def left_as_they_are(rows: list[Any]) -> tuple[list[list[int]], Tensor]:
     """For a loop that pads by itself: no tensor has the texts' length."""
-    return [int(text[0]) for text, _ in rows], torch.tensor([label for _, label in rows])
+    return [text.tolist() for text, _ in rows], torch.tensor([label for _, label in rows])
 
 
 def run(
@@ -65,7 +65,7 @@ def run(
     try:
         for ids, labels in loader:
             optimizer.zero_grad()
-            x = ids if isinstance(ids, Tensor) else pad_sequence(Texts().texts, batch_first=True)
+            x = ids if isinstance(ids, Tensor) else pad_sequence([*map(torch.tensor, ids)], batch_first=True)
             torch.nn.functional.cross_entropy(module(x), labels).backward()
             optimizer.step()
     except InvalidArgument as error:
@@ -95,16 +95,28 @@ def test_data_of_one_length_needs_no_mask() -> None:
     assert run(Mean(masks=False), None, dataset=whole) == 3
 
 
-def test_whole_batches_that_a_loop_pads_need_a_mask() -> None:
+@pytest.mark.parametrize("rate", [1.0, 0.99])
+def test_batches_that_a_loop_pads_need_a_mask(rate: float) -> None:
     torch.manual_seed(0)
-    assert run(Mean(masks=False), left_as_they_are) == 0
-    assert run(Mean(masks=True), left_as_they_are) == 3
+    assert run(Mean(masks=False), left_as_they_are, rate=rate) == 0
+    assert run(Mean(masks=True), left_as_they_are, rate=rate) == 3
 
 
-def asked(collate: Any, *, whole: bool = False, length: int = LONG, rows: int = COUNT, dataset: Any = None) -> bool:
+class WithAnEmptyOne(Texts):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts[3] = self.texts[3][:0]
+
+
+def test_an_empty_text_hides_no_padding() -> None:
+    torch.manual_seed(0)
+    assert run(Mean(masks=False), to_the_longest, dataset=WithAnEmptyOne()) == 0
+
+
+def asked(collate: Any, *, length: int = LONG, rows: int = COUNT, dataset: Any = None) -> bool:
     draws = Draws()
     draws.drawn(range(COUNT))
-    return Collated(dataset or Texts(), collate, draws, whole=whole).follows(0, COUNT - 1, rows, length)
+    return Collated(dataset or Texts(), collate, draws).follows(0, COUNT - 1, rows, length)
 
 
 def test_a_short_example_beside_a_long_one_tells() -> None:
@@ -112,17 +124,16 @@ def test_a_short_example_beside_a_long_one_tells() -> None:
     assert not asked(to_one_length)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_what_the_loader_does_not_show_is_taken_to_follow_where_it_could_never_show(whole: bool) -> None:
-    assert asked(left_as_they_are, whole=whole) is whole
-    assert asked(to_the_longest, whole=whole, length=LONG + 7) is whole  # made by the loop
-    assert asked(to_the_longest, whole=whole, rows=COUNT + 1) is whole  # rows that the batch does not have
+def test_what_the_loader_does_not_show_is_taken_to_follow() -> None:
+    assert asked(left_as_they_are)
+    assert asked(to_the_longest, length=LONG + 7)  # made by the loop
+    assert asked(to_one_length, rows=COUNT + 1)  # rows that the batch does not have
 
     class Once(Texts):
         def __getitem__(self, i: int) -> tuple[Tensor, int]:
             raise RuntimeError("each example may be read once")
 
-    assert asked(to_the_longest, whole=whole, dataset=Once()) is whole
+    assert asked(to_one_length, dataset=Once())
 
 
 def test_to_ask_leaves_generators_alone() -> None:

@@ -21,24 +21,23 @@ from plrvo.training.structure import tensors_in
 
 
 class Collated:
-    """Asks a data set and its collate function; `whole` says that every batch is the whole data set."""
+    """Asks a data set and its collate function."""
 
-    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], draws: Draws, *, whole: bool) -> None:
-        self._dataset, self._collate, self._draws, self._whole = dataset, collate, draws, whole
+    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], draws: Draws) -> None:
+        self._dataset, self._collate, self._draws = dataset, collate, draws
 
     def follows(self, short: int, longest: int, rows: int, length: int) -> bool:
         """Whether a dimension of this length is as long as it is for the longest of these rows of the batch.
 
-        Where the loader gives nothing of that length (texts that a loop makes numbers of), nobody knows. Batches that
-        follow their longest then show it by changing, unless each is the whole data set.
+        Where nobody can tell it is taken to be: where the loader gives nothing of that length, as of texts that a loop
+        makes numbers of, and where it cannot be asked once more.
         """
         indices = self._draws.under_way(rows)
         if indices is None:
-            return self._whole
-        alone, together = (
-            self._sizes(chosen, length) for chosen in ([indices[short]], [indices[short], indices[longest]])
-        )
-        return self._whole if alone is None or not together else alone < together
+            return True
+        one, other = indices[short], indices[longest]
+        alone, together = self._sizes([one], length), self._sizes([one, other], length)
+        return alone is None or not together or alone < together
 
     def _sizes(self, indices: list[int], length: int) -> int | None:
         """How many dimensions of what the loader makes of these examples have that length."""

@@ -282,8 +282,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             wrapped = wrapper(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
             )
-            whole = mechanism.step.sample_rate == 1 and mechanism.correlation is None
-            wrapped.watch.ask(Collated(data_loader.dataset, data_loader.collate_fn, draws, whole=whole))
+            wrapped.watch.ask(Collated(data_loader.dataset, data_loader.collate_fn, draws))
         self._wrapped = weakref.ref(wrapped)
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None, shards.is_sharded)

@@ -158,8 +158,8 @@ class Padding:
                     by_length[t.shape[d]].append((number, d))
         for length, places in by_length.items():
             own = min((_own_lengths(call, places, at_end) for at_end in (True, False)), key=lambda t: int(t.sum()))
-            short, longest = int(own.argmin()), int(own.argmax())
-            if 0 < own[short] <= length - _RUN and self.collated.follows(short, longest, call.rows, length):
+            padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - _RUN]  # not what is empty
+            if padded and self.collated.follows(padded[0], int(own.argmax()), call.rows, length):
                 found |= set(places)
         return found
 
