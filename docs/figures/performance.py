@@ -72,11 +72,10 @@ in most convolutions, it is formed at once and the factors are let go. Noise is 
 a kernel that stays in the cache and uses every core.
 
 A step drops much memory that the next one asks for again. On Linux the C library gives it back to the system in
-between, and what is fresh has to be cleared, which takes a good part of a small step. From the third step on plrvo
-asks the library to keep up to 2 GB (`plrvo.training.memory`), unless a variable that begins with `MALLOC_` or
-`GLIBC_TUNABLES` is set. This is no matter of privacy: a loop without it is faster, too, with
-`MALLOC_TRIM_THRESHOLD_=2147483647` and `MALLOC_MMAP_THRESHOLD_=33554432`. So that ratios say what privacy costs, all
-steps in the tables of twelve models have that setting; without it, as they come, steps of others take longer.
+between, and what is fresh has to be cleared, which takes a good part of a small step, private or not. So that ratios
+say what privacy costs, all steps in the tables of twelve models were taken with memory kept, as by
+`MALLOC_TRIM_THRESHOLD_=2147483647` and `MALLOC_MMAP_THRESHOLD_=33554432`, or `plrvo.training.memory.keep()` before
+anything else. plrvo does not set this by itself: in long runs of batches of many sizes the process may grow.
 
 ## Why an embedding's gradient is not sparse
 

@@ -26,7 +26,8 @@ def finder(package: str, module_of: Mapping[str, str], modules: Sequence[str] | 
             setattr(sys.modules[package], name, found)
             return found
         inside = f"{package}.{name}"
-        if name in modules if modules is not None else not name.startswith("_") and find_spec(inside):
+        known = name in modules if modules is not None else name.isidentifier() and not name.startswith("_")
+        if known and find_spec(inside):
             return import_module(inside)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

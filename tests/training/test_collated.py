@@ -11,8 +11,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import plrvo
 from plrvo.training import PrivacyEngine
+from plrvo.training.call import Call
 from plrvo.training.collated import Collated
 from plrvo.training.draws import Draws
+from plrvo.training.padding import Padding
 from plrvo.validate import InvalidArgument
 
 COUNT, SHORT, LONG = 12, 5, 9
@@ -102,6 +104,27 @@ def test_batches_that_a_loop_pads_need_a_mask(rate: float) -> None:
     assert run(Mean(masks=True), left_as_they_are, rate=rate) == 3
 
 
+def sorted_by_length(rows: list[Any]) -> tuple[Tensor, Tensor]:
+    return to_the_longest(sorted(rows, key=lambda row: -len(row[0])))
+
+
+def test_another_order_of_rows_hides_no_padding() -> None:
+    torch.manual_seed(0)
+    assert run(Mean(masks=False), sorted_by_length) == 0
+
+
+def test_inputs_of_no_size_are_no_texts() -> None:
+    class Both(Mean):
+        def forward(self, ids: Tensor, none: Tensor) -> Tensor:
+            return super().forward(ids) + none.sum()
+
+    module = Both(masks=True)
+    padding = Padding(lambda _: None)
+    padding.collated = Collated(DataLoader(Texts()), Draws())
+    ids = pad_sequence(Texts().texts, batch_first=True)
+    padding.check(module, Call((ids,), {"none": torch.zeros(COUNT, 0, 4)}, COUNT))
+
+
 class WithAnEmptyOne(Texts):
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +139,8 @@ def test_an_empty_text_hides_no_padding() -> None:
 def asked(collate: Any, *, length: int = LONG, rows: int = COUNT, dataset: Any = None) -> bool:
     draws = Draws()
     draws.drawn(range(COUNT))
-    return Collated(dataset or Texts(), collate, draws).follows(0, COUNT - 1, rows, length)
+    loader = DataLoader(dataset or Texts(), collate_fn=collate)
+    return Collated(loader, draws).follows(0, COUNT - 1, rows, length)
 
 
 def test_a_short_example_beside_a_long_one_tells() -> None:

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from torch import nn
 
-from plrvo.training import memory, watch
-from plrvo.training.clipping import BookkeepingModule
+from plrvo.training import memory
 from plrvo.training.memory import give_back, keep
 
 
@@ -45,17 +43,6 @@ def test_a_users_own_settings_stay(monkeypatch: pytest.MonkeyPatch, name: str) -
     monkeypatch.setenv(name, "")
     assert not keep.__wrapped__()
     assert not asked
-
-
-def test_memory_is_kept_from_the_third_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps before it are those with most tries, whose memory goes back to the system."""
-    asked: list[int] = []
-    monkeypatch.setattr(watch, "keep", lambda: asked.append(watched._steps))
-    watched = BookkeepingModule(nn.Linear(2, 1)).watch
-    for last in (True, False, True, False, True):
-        assert not asked
-        watched.new_step(last)
-    assert asked == [3]
 
 
 _STEPS = """

@@ -69,7 +69,7 @@ def test_a_log_counts_no_further_than_nearly_every_batch_goes(log, batch):
         pace.part(1)
     told = [message.partition(": ")[2] for message in log.messages[1:]]
     assert told[:17] == [f"{i} of about 64 examples" for i in range(1, 18)]
-    assert set(told[17:]) == {"more than 17 of about 64 examples"}
+    assert len(told) == 17  # and no more: how many lines there are must not tell the size
 
 
 @pytest.mark.parametrize(("examples", "rate"), [(100, 0.6), (1000, 0.2), (42_061, 64 / 42_061), (60_000, 0.5)])

@@ -98,6 +98,7 @@ def build_optimizer(name: str, module: nn.Module, settings: Settings) -> torch.o
     """One of OPTIMIZERS, which takes its step in one pass over memory where torch has that for processors ("fused")."""
     own: dict[str, Any] = {"momentum": settings.momentum} if name in WITH_MOMENTUM else {}
     parameters = [p for p in module.parameters() if p.requires_grad]
-    if all(p.device.type == "cpu" for p in parameters):  # elsewhere torch chooses by itself
+    # Elsewhere torch chooses by itself; of parts of a larger tensor its kernel writes to the rest.
+    if all(p.device.type == "cpu" and p.is_contiguous() for p in parameters):
         own["fused"] = True
     return OPTIMIZERS[name](parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, **own)

@@ -11,7 +11,15 @@ from transformers import TrainerCallback
 from plrvo.training.trackers import Tracker
 
 # Between two releases (an evaluation, a checkpoint) a callback is given the model in these.
-_LOOKS = ("on_step_begin", "on_step_end", "on_optimizer_step", "on_epoch_begin", "on_epoch_end", "on_log")
+_LOOKS = (
+    "on_step_begin",
+    "on_step_end",
+    "on_optimizer_step",
+    "on_epoch_begin",
+    "on_epoch_end",
+    "on_log",
+    "on_train_end",
+)
 _OURS = ("transformers", "plrvo")
 
 

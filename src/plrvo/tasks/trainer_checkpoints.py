@@ -108,7 +108,7 @@ def refuse_earlier(folder: Path, receipt: Path, shown: int) -> None:
 
 def refuse_uploads(args: Any, callbacks: list[Any]) -> None:
     """Checkpoints that would be uploaded with the secret file in them."""
-    if args.save_only_model or _word(args.save_strategy) == "no":  # no checkpoint has it then
+    if args.save_only_model:  # no checkpoint has it then; without a strategy a callback may ask for one
         return
     strategy = _word(args.hub_strategy)
     if args.push_to_hub and strategy in _UPLOADING:

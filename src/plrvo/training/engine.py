@@ -282,7 +282,7 @@ class PrivacyEngine(opacus.PrivacyEngine):
             wrapped = wrapper(
                 module, batch_first=batch_first, loss_reduction=loss_reduction, public_loss_weights=public_loss_weights
             )
-            wrapped.watch.ask(Collated(data_loader.dataset, data_loader.collate_fn, draws))
+            wrapped.watch.ask(Collated(loader, draws))
         self._wrapped = weakref.ref(wrapped)
         processes = torch.distributed.get_world_size() if distributed else 1
         noisy_class: Any = optimizer_class(distributed, mode, exact, adaptive is not None, shards.is_sharded)

@@ -2,8 +2,9 @@
 
 A step drops all that it has made, and the next one makes the same again. The GNU C library gives the system back what
 is free at the end of its memory beyond 64 MB at most, and to get it again takes as long as much of the arithmetic of a
-small step: the system clears each page before it hands it out. So where a module is trained the library is asked to
-keep it. The peak of a process stays where it is, but between steps, and after them, it holds as much as within.
+small step: the system clears each page before it hands it out. `keep` asks the library to keep it, in a process whose
+user wants that: nothing here calls it, as memory that is kept comes in pieces, of which a long run of batches of many
+sizes may hold more and more.
 
 A try makes and drops tensors of many sizes, with small ones in between that stay. What is dropped then lies in pieces
 that nothing else fits into, and a process would keep them as long as it runs, beside all that its steps ask for.

@@ -2,7 +2,8 @@
 
 The size of a batch is secret. Of a step under way a log counts examples only as far as nearly every batch has them: a
 Poisson batch of so many examples on average has fewer than `nearly_certain` once in 2^40 times at most. Up to there the
-count tells nothing of the batch; beyond, a log says that there are more. Times are not hidden (docs: side channels).
+count tells nothing of the batch; beyond, a log says nothing until the step is done. Times are not hidden (docs: side
+channels).
 """
 
 from __future__ import annotations
@@ -49,11 +50,9 @@ class Pace:
     def part(self, examples: int) -> None:
         """A part of a step has been computed, and others follow."""
         self._done += examples
-        if self.expected is None:
+        if self.expected is None or self._done > nearly_certain(self.expected):
             return
-        most = nearly_certain(self.expected)
-        count = f"{self._done}" if self._done <= most else f"more than {most}"
-        told = f"step {self._step + 1}: {count} of about {self.expected:.0f} examples"
+        told = f"step {self._step + 1}: {self._done} of about {self.expected:.0f} examples"
         self._tell(f"; {told}")
         if self.heard is not None and self.clock() - self._begun >= LONG:
             self.heard(told)

@@ -153,7 +153,7 @@ class Padding:
         self._looked[form] += 1
         found, by_length = set[Place](), defaultdict[int, list[Place]](list)
         for number, t in enumerate(call.tensors()):
-            for d in range(t.ndim if call.has_rows(t) else 0):
+            for d in range(t.ndim if call.has_rows(t) and t.numel() else 0):
                 if d != call.dimension:
                     by_length[t.shape[d]].append((number, d))
         for length, places in by_length.items():

@@ -31,7 +31,7 @@ from plrvo.training.layout import layout_of
 from plrvo.training.longest import Longest
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum, before_backward, crossing, detours, reached, trained_before
 from plrvo.training.loss_hooks import LossHooks
-from plrvo.training.memory import give_back, keep
+from plrvo.training.memory import give_back
 from plrvo.training.operations import Operation, leading_to, memory_of, started_from
 from plrvo.training.order import moved_rows
 from plrvo.training.padding import Padding
@@ -130,8 +130,6 @@ class Watch(Bound):
     def new_step(self, last: bool = True) -> None:
         """The step, or a part that is not its `last`, is settled: what comes next is heard from `go_on` on."""
         self._steps += last
-        if self._steps >= _TRIED:  # tries are over, most of them, which make what later steps have no use for
-            keep()
         self.seen_loss, self._turn = False, 0
         self.forget_gradients()
         self.pause()

@@ -272,3 +272,9 @@ def test_an_example_with_views_moves_the_sum_of_the_network_by_one_clip(tmp_path
     released = moved / 0.1 * optimizer.expected_batch_size
     assert len(x) > 2
     assert torch.allclose(released, expected, atol=1e-4 * float(expected.norm()))
+
+
+def test_pixels_in_bytes_are_refused():
+    """Multiplied by 255 they would wrap, and give features of other images."""
+    with pytest.raises(InvalidArgument, match=r"images.float\(\) / 255"):
+        features_of(torch.full((2, 1, 28, 28), 200, dtype=torch.uint8), progress=False)

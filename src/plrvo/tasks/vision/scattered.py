@@ -16,6 +16,7 @@ from plrvo.tasks.vision.extracted import Extractor, bar, check_images, extracted
 from plrvo.tasks.vision.recipes import CHOSEN_BY_CHANNELS
 from plrvo.tasks.vision.scattering import normalised, normalised_by_order, scatter
 from plrvo.tasks.vision.views import view_of
+from plrvo.validate import InvalidArgument
 
 # So many channels of images at once: what they take stays near the processor.
 BATCH_CHANNELS = 96
@@ -34,6 +35,9 @@ def features_of(images: Tensor, cache_dir: Path | None = None, *, progress: bool
     torch.Size([2, 81, 7, 7])
     """
     check_images(images)
+    if not images.is_floating_point():
+        raise InvalidArgument("images", images.dtype, "pixels in [0, 1]: images.float() / 255")
+    images = images.float()
     groups = CHOSEN_BY_CHANNELS[images.shape[1]].groups
     shown = bar("scattering features", len(images)) if progress else nullcontext(lambda done, total: None)
     with shown as heard:
