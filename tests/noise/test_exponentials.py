@@ -12,7 +12,7 @@ from scipy import stats
 
 from plrvo.noise import PLRV, GammaPLRV, Gaussian, Keystream, Laplace, Noise, UniformSeed
 from plrvo.noise.exponentials import give_signs, multiplied
-from plrvo.noise.spans import BLOCK, SPAN
+from plrvo.noise.spans import SPAN
 from plrvo.validate import InvalidArgument
 
 EVERY = [Laplace(0.5), GammaPLRV(3.0, 0.5), Gaussian(2.0), PLRV(UniformSeed(1.0, 3.0))]
@@ -42,7 +42,7 @@ def test_threads_do_not_change_the_draw() -> None:
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("noise", EVERY, ids=repr)
 def test_adding_equals_drawing(noise: Noise, library: str) -> None:
-    for count in (0, 1, 31, BLOCK - 1, BLOCK + 1, SPAN + 3):
+    for count in (0, 1, 31, SPAN - 1, SPAN + 1, SPAN + 3):
         buffer = array(library, count)
         noise.add_to([buffer], generator(library))
         drawn = noise.sample(count, generator(library), buffer.dtype)
@@ -58,7 +58,7 @@ def test_a_shared_scale_is_shared_by_all_buffers() -> None:
 
 def test_long_and_short_buffers_are_all_written_once() -> None:
     """Around the lengths at which short buffers stop sharing a stream: no value is left out, none is drawn twice."""
-    sizes = [3, BLOCK - 3, 1, BLOCK, 0, SPAN + 5, 7, BLOCK + 1, BLOCK - 8, 2]
+    sizes = [3, SPAN - 3, 1, SPAN, 0, SPAN + 5, 7, SPAN + 1, SPAN - 8, 2]
     buffers = [np.zeros(size, dtype) for size, dtype in zip(sizes, [np.float32, np.float64] * 5, strict=True)]
     Laplace(1.0).add_to(buffers, Keystream(bytes(32)))
     doubles = np.concatenate(buffers[1::2])
@@ -158,7 +158,7 @@ def test_signs_are_fair_and_independent_of_neighbours_and_sizes(dtype: Any) -> N
     alarm = stats.norm.isf(0.5e-8)
     assert abs(signs.sum()) < alarm * np.sqrt(signs.size)
     assert abs(np.sum(signs * (np.abs(values) - 1))) < alarm * np.sqrt(signs.size)
-    for lag in [*range(1, 65), BLOCK // 64, BLOCK // 32, BLOCK, SPAN]:
+    for lag in [*range(1, 65), SPAN // 64, SPAN // 32, SPAN]:
         pairs = signs[lag:] * signs[:-lag]
         assert abs(pairs.sum()) < alarm * np.sqrt(pairs.size)
 
@@ -173,7 +173,7 @@ def test_keys_and_spans_give_different_streams(noise: Noise) -> None:
 @pytest.mark.parametrize("noise", [*EVERY, GammaPLRV(40.0, 0.05, shared=True)], ids=repr)
 def test_processes_that_have_parts_of_arrays_add_one_draw_together(noise: Noise) -> None:
     """From keystreams in one state: each adds what falls on its parts, and leaves its keystream where all others do."""
-    sizes = (7, 2 * SPAN + 5, 40, 0, 1, BLOCK, 3)
+    sizes = (7, 2 * SPAN + 5, 40, 0, 1, SPAN, 3)
     whole = [np.zeros(size) for size in sizes]
     one = Keystream(bytes(32))
     noise.add_to(whole, one)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plrvo.noise import sampling
+from plrvo.noise.ahead import Ahead
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.lomax import Lomax
 from plrvo.noise.parameter import Parameter
@@ -89,9 +90,17 @@ class Noise(ABC):
         """
         return sampling.sample(self.kernels, shape, generator, dtype)
 
-    def add_to(self, buffers: Sequence[Any], generator: Generator) -> None:
-        """Add one fresh draw to arrays or tensors in place: a shared scale is shared by all of them."""
-        sampling.add(self.kernels, buffers, generator)
+    def add_to(self, buffers: Sequence[Any], generator: Generator, begun: Ahead | None = None) -> None:
+        """Add one fresh draw to arrays or tensors in place: a shared scale is shared by all of them.
+
+        One that `begin` has begun for tensors like these is taken, instead of another.
+        """
+        sampling.add(self.kernels, buffers, generator, begun=begun)
+
+    def begin(self, buffers: Sequence[Any], generator: Generator) -> Ahead | None:
+        """Begin a draw for tensors of the types and sizes of these; None where no core has nothing to do (`ahead`)."""
+        is_drawn_otherwise = type(self).add_to is not Noise.add_to  # integers, or noise of a user's own
+        return None if is_drawn_otherwise else sampling.begin(self.kernels, buffers, generator)
 
     def add_parts_to(self, buffers: Sequence[Any], parts: Sequence[tuple[int, int]], generator: Generator) -> None:
         """Add this process's part of one draw that several make together, from generators in the same state.

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from plrvo import validate
+from plrvo.noise.ahead import Ahead
 from plrvo.noise.base import Array, Noise
 from plrvo.noise.integers import add_integers
 from plrvo.noise.keystream import Keystream
@@ -90,7 +91,7 @@ class GridNoise(Noise):
         """A fresh draw as floating-point multiples of the cell (an ndarray): for looking at, not for adding to sums."""
         return (self.integers(shape, generator) * self.cell).astype(dtype or np.float64, copy=False)
 
-    def add_to(self, buffers: Sequence[Any], generator: Any) -> None:
+    def add_to(self, buffers: Sequence[Any], generator: Any, begun: Ahead | None = None) -> None:
         """Add one fresh draw, in cells, to arrays or tensors of 64-bit integers in place."""
         views = [flat_integers(buffer) for buffer in buffers]
         add_integers([view for view, _ in views], self.reals, _keystream(generator))

@@ -59,7 +59,8 @@ if hasattr(os, "register_at_fork"):  # a fork waits until nobody holds the lock,
     os.register_at_fork(before=_HANDING_OUT.acquire, after_in_parent=_HANDING_OUT.release, after_in_child=_in_child)
 
 
-def _this_process() -> tuple[int, int]:
+def this_process() -> tuple[int, int]:
+    """Tells this process from all others, from its parent and its children too."""
     return os.getpid(), _Forks.count
 
 
@@ -72,7 +73,7 @@ class Keystream:
         self.fixed = key is not None  # whoever knows the key knows the noise
         self.position = 0  # streams handed out so far
         self._shared = False
-        self._process = _this_process()
+        self._process = this_process()
 
     @staticmethod
     def from_seed(seed: int, purpose: str) -> Keystream:
@@ -98,7 +99,7 @@ class Keystream:
 
     def _follow_fork(self) -> None:
         """In a child that holds its parent's keystream: part from it, unless repetition is what was asked for."""
-        process = _this_process()
+        process = this_process()
         if process == self._process or self.fixed:
             return
         if self._shared:

@@ -15,13 +15,14 @@ Floating-point noise has the right tails (`exponentials`), and is idealised in i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plrvo.noise import spans
+from plrvo.noise.ahead import Ahead, Kernels, is_worth_it
 from plrvo.noise.keystream import Keystream
 from plrvo.noise.stretches import stretch
 from plrvo.validate import InvalidArgument
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Shape = int | Sequence[int]
 Generator = Union[np.random.Generator, Keystream, "torch.Generator"]  # a string has no | operator
-Kernels = Callable[[Keystream], spans.MakeKernel]  # a shared scale is drawn from the keystream here, for all buffers
 
 _DIRECT = (np.float32, np.float64)  # what noise is drawn in
 
@@ -85,20 +85,42 @@ def sample(kernels: Kernels, shape: Shape, generator: Generator, dtype: Any) -> 
     return _narrowed(wide, dtype).to(getattr(generator, "device", "cpu"))
 
 
+def begin(kernels: Kernels, tensors: Sequence[Any], generator: Generator) -> Ahead | None:
+    """A draw for tensors of these types and sizes, which `add` then takes; None if it is not worth it.
+
+    From a keystream only: another generator may be asked for other things in between.
+    """
+    rows = [(t.numel(), _drawn_in(t)) for t in tensors]
+    return Ahead(kernels, rows, generator) if isinstance(generator, Keystream) and is_worth_it(rows) else None
+
+
+def _drawn_in(tensor: Any) -> np.dtype[Any]:
+    """The type in which noise is drawn for a tensor."""
+    return np.dtype(np.float64 if tensor.dtype == loaded_torch().float64 else np.float32)
+
+
 def add(
-    kernels: Kernels, buffers: Sequence[Any], generator: Generator, parts: Sequence[tuple[int, int]] | None = None
+    kernels: Kernels,
+    buffers: Sequence[Any],
+    generator: Generator,
+    parts: Sequence[tuple[int, int]] | None = None,
+    begun: Ahead | None = None,
 ) -> None:
     """Add one fresh draw to arrays or tensors in place, of any mixture of types and layouts.
 
     With `parts`, each buffer is a stretch of an array: where it starts there, and how long that array is. Processes
-    with generators in one state, each of which has some stretches, then add one draw together.
+    with generators in one state, each of which has some stretches, then add one draw together. A draw that was begun
+    for such buffers is the one that is added.
     """
     rows = [_row(buffer) for buffer in buffers]
     flats: list[spans.Row | spans.Part] = list(rows)
     if parts is not None:
         flats = [spans.Part(row, *where) for row, where in zip(rows, parts, strict=True)]
-    keystream = keystream_of(generator)
-    spans.write(flats, keystream, kernels(keystream), add=True)
+    if begun is not None and parts is None and begun.is_for(kernels, [(row.size, row.dtype) for row in rows]):
+        spans.write(flats, begun, begun.make, add=True)
+    else:
+        keystream = keystream_of(generator)
+        spans.write(flats, keystream, kernels(keystream), add=True)
     for buffer, row in zip(buffers, rows, strict=True):
         if isinstance(buffer, np.ndarray) and isinstance(row, np.ndarray) and not np.may_share_memory(buffer, row):
             largest = np.finfo(buffer.dtype).max
@@ -137,7 +159,7 @@ class _Elsewhere:
 
     def __init__(self, tensor: Any, start: int, stop: int) -> None:
         self._tensor, self._start, self.size = tensor, start, stop - start
-        self.dtype: np.dtype[Any] = np.dtype(np.float64 if tensor.dtype == loaded_torch().float64 else np.float32)
+        self.dtype = _drawn_in(tensor)
 
     def __getitem__(self, part: slice) -> _Elsewhere:
         start, stop, _ = part.indices(self.size)

@@ -1,8 +1,8 @@
 """Buffers cut into spans that have a stream of random words each, filled by as many threads as there are.
 
-The result does not depend on how many. Each thread passes over its spans in blocks that stay in the cache, so that
-nothing of the size of a buffer is allocated; blocks are as long as that allows, since between the passes threads of
-Python wait for each other.
+The result does not depend on how many. Spans stay in the cache of the thread that passes over them, so that nothing of
+the size of a buffer is allocated; they are as long as that allows, since between the passes threads of Python wait for
+each other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from plrvo.noise.keystream import Keystream, Words
 
-BLOCK = 1 << 18  # values in one pass: below, threads wait for each other's turns in Python
-SPAN = 1 << 18  # values of one stream at most: enough to make its set-up negligible; short arrays share one
+SPAN = 1 << 18  # values of one stream at most: below, threads wait for each other's turns; short arrays share one
 
 
 class Source(Protocol):
@@ -79,23 +78,36 @@ def scratch(*sizes: int) -> list[Words]:
     return np.split(whole, np.cumsum(sizes)[:-1])
 
 
-def write(flats: Sequence[Row | Part], keystream: Keystream, make: MakeKernel, *, add: bool) -> None:
+class Begun(Protocol):
+    """A draw for just these rows that has begun already (`ahead`): its streams, and spans that are drawn."""
+
+    streams: Sequence[Source]
+
+    def take(self, number: int) -> NDArray[Any] | None: ...
+
+
+def write(flats: Sequence[Row | Part], source: Keystream | Begun, make: MakeKernel, *, add: bool) -> None:
     """Fill one-dimensional arrays of singles or doubles with noise, or add noise to them.
 
     A part gets the very numbers that the whole array would get there. Spans of which it has nothing are not drawn.
     """
-    spans = _spans([flat if isinstance(flat, Part) else Part(flat, 0, flat.size) for flat in flats])
-    streams = keystream.streams(len(spans))
+    spans = cut(as_parts(flats))
+    begun = None if isinstance(source, Keystream) else source
+    streams: Sequence[Source] = source.streams(len(spans)) if isinstance(source, Keystream) else source.streams
     drawn = [number for number, span in enumerate(spans) if any(part.own.size for part in span)]
-    sizes = [sum(part.size for part in spans[number]) for number in drawn]
+    sizes = [drawn_as(spans[number])[0] for number in drawn]
     # What is copied to and fro stays in the caller's thread, with its device's stream and its mode of autograd.
     at_hand = all(isinstance(part.own, np.ndarray) for span in spans for part in span)
     threads = min(available_threads(), len(drawn)) if at_hand and sum(sizes) >= SPAN else 1
 
     def work(thread: int) -> None:
-        kernel = make(min(BLOCK, max(sizes)))
+        kernel: Kernel | None = None
         for number in drawn[thread::threads]:
-            _write_span(spans[number], kernel, streams[number], add)
+            fresh = None if begun is None else begun.take(number)
+            if fresh is None:
+                kernel = kernel or make(max(sizes))
+                fresh = kernel.draw(*drawn_as(spans[number]), streams[number])
+            _write_span(spans[number], fresh, add)
 
     if threads > 1:
         with ThreadPoolExecutor(threads) as pool:
@@ -104,36 +116,36 @@ def write(flats: Sequence[Row | Part], keystream: Keystream, make: MakeKernel, *
         work(0)
 
 
-def _spans(flats: Sequence[Part]) -> list[list[Part]]:
+def as_parts(flats: Sequence[Row | Part]) -> list[Part]:
+    """Whole rows as parts of themselves."""
+    return [flat if isinstance(flat, Part) else Part(flat, 0, flat.size) for flat in flats]
+
+
+def drawn_as(span: list[Part]) -> tuple[int, np.dtype[Any]]:
+    """How many numbers, and of which type: doubles if any of them is."""
+    return sum(part.size for part in span), np.result_type(*{part.own.dtype for part in span})
+
+
+def cut(flats: Sequence[Part]) -> list[list[Part]]:
     """What is written from one stream: a part of a long array, or short arrays that are a block together."""
     spans: list[list[Part]] = []
     short: list[Part] = []
     room = 0
     for flat in flats:
-        if flat.size > BLOCK:
+        if flat.size > SPAN:
             spans += [[flat.cut(start, start + SPAN)] for start in range(0, flat.size, SPAN)]
             continue
         if flat.size > room:
-            short, room = [], BLOCK
+            short, room = [], SPAN
             spans.append(short)
         short.append(flat)
         room -= flat.size
     return spans
 
 
-def _write_span(span: list[Part], kernel: Kernel, source: Source, add: bool) -> None:
-    if len(span) > 1:
-        _write_parts(span, kernel, source, add)
-        return
-    for start in range(0, span[0].size, BLOCK):
-        _write_parts([span[0].cut(start, start + BLOCK)], kernel, source, add)
-
-
-def _write_parts(parts: list[Part], kernel: Kernel, source: Source, add: bool) -> None:
-    """One block, drawn as doubles if any of it is."""
-    drawn = kernel.draw(sum(part.size for part in parts), np.result_type(*{part.own.dtype for part in parts}), source)
+def _write_span(span: list[Part], drawn: NDArray[Any], add: bool) -> None:
     start = 0
-    for part in parts:
+    for part in span:
         own, first = part.own, start + part.start
         fresh = drawn[first : first + own.size]
         if not isinstance(own, np.ndarray):

@@ -134,6 +134,9 @@ class AdaptiveMixin(_Base):
         """Adaptive clipping has the only word on widths."""
         raise InvalidArgument("optimizer", type(schedule).__name__, 'another clipping than "adaptive", or no schedule')
 
+    def draw_ahead(self) -> None:
+        """No noise: the count is one more number of it."""
+
     def _factors(self, norms: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         factors, out = super()._factors(norms)
         unclipped = factors[0] >= 1  # an example that is left out has the factor 0

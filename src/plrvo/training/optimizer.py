@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from typing import Any
+from weakref import WeakMethod
 
 import torch
 from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
@@ -84,6 +85,8 @@ class NoiseMixin(_Base):
         self.accountant, self.sample_rate, self.most_steps = accountant, sample_rate, most_steps
         self.draws, self.watch = draws, watch
         watch.draws = draws
+        self._begun: Any = None  # noise of the step under way, being drawn
+        watch.on_backward = WeakMethod(self.draw_ahead)
         self.postprocess = postprocess
         self._use(noise, clip)
         self._hooks: list[Callable[[Any], None]] = []
@@ -188,13 +191,23 @@ class NoiseMixin(_Base):
         """Call `fn` after each step's noise, besides the account, which no hook replaces."""
         self._hooks.append(fn)
 
+    def draw_ahead(self) -> None:
+        """Begin the noise of this step while its gradients are computed, where a core may have nothing to do.
+
+        Nothing follows if no step does: the next one takes what was begun.
+        """
+        is_ours = type(self).add_noise is NoiseMixin.add_noise and not hasattr(self, "world_size")
+        if is_ours and self._begun is None and not self._check_skip_next_step(pop_next=False):
+            self._begun = self.noise.begin(self.params, self.generator)
+
     def add_noise(self) -> None:
         """p.grad = clipped sum + noise, at sum scale; the noise is added into the buffer of the sum.
 
         Sums of several processes are added up here, before anybody can see them: only the first one's has noise.
         """
         if getattr(self, "rank", 0) == 0:
-            self.noise.add_to(self.sums, self.generator)
+            begun, self._begun = self._begun, None  # whatever happens, none of it is used again
+            self.noise.add_to(self.sums, self.generator, begun)
         if getattr(self, "world_size", 1) > 1:
             for total in self.sums:
                 torch.distributed.all_reduce(total)

@@ -1,0 +1,79 @@
+"""The beginning of a draw, made by a thread of its own before the sums that it is for are there.
+
+A private step adds its noise when all else is done, and while gradients are computed a core may have nothing to do:
+where torch was given fewer threads than this process has cores. Where it uses all of them, a thread more is in its way
+(measured: an eighth slower, on two cores), and nothing is begun.
+
+The numbers are those that the draw would have made without it: its streams are handed out when it begins, in the order
+in which they would be, and a span is drawn as `spans` would draw it. What was begun is used once, by the noise and in
+the process that began it, for buffers of the sizes and types that it was begun for. Else it is dropped, and its streams
+with it, which nobody has seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plrvo.noise.keystream import Keystream, this_process
+from plrvo.noise.spans import SPAN, Kernel, MakeKernel, Source, as_parts, available_threads, cut, drawn_as
+
+MOST = 1 << 22  # numbers that wait in memory, 16 megabytes of singles
+FEWEST = 1 << 15  # below, handing over takes as long as drawing
+
+Rows = Sequence[tuple[int, np.dtype[Any]]]  # sizes and types of buffers
+Kernels = Callable[[Keystream], MakeKernel]  # a shared scale is drawn from the keystream here, for all buffers
+
+_WORKERS: dict[tuple[int, int], ThreadPoolExecutor] = {}  # of this process
+
+
+class Ahead:
+    """One draw for buffers of these sizes and types, of which another thread draws the first spans."""
+
+    def __init__(self, kernels: Kernels, rows: Rows, keystream: Keystream) -> None:
+        self._of, self._process = (kernels, list(rows)), this_process()
+        self.make, self._kernel = kernels(keystream), dict[None, Kernel]()
+        # A row of one number, repeated without memory, stands for a buffer.
+        spans = cut(as_parts([np.broadcast_to(dtype.type(0), size) for size, dtype in rows]))
+        self.streams: Sequence[Source] = keystream.streams(len(spans))
+        self._drawn: dict[int, Future[NDArray[Any]]] = {}
+        room = MOST
+        for number, span in enumerate(spans):
+            size, dtype = drawn_as(span)
+            room -= size
+            if room < 0:
+                break
+            self._drawn[number] = _worker().submit(self._draw, number, size, dtype)
+
+    def _draw(self, number: int, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """In the worker, which has one kernel for all: what that gives is its own until the next draw."""
+        kernel = self._kernel.setdefault(None, self.make(SPAN))
+        return kernel.draw(size, dtype, self.streams[number]).copy()
+
+    def is_for(self, kernels: Kernels, rows: Rows) -> bool:
+        """Whether it was begun by this very noise for such buffers, here."""
+        return self._of == (kernels, list(rows)) and self._process == this_process()
+
+    def take(self, number: int) -> NDArray[Any] | None:
+        """The numbers of a span, as soon as they are there; None if the caller has to draw them."""
+        found = self._drawn.pop(number, None)
+        return None if found is None or found.cancel() else found.result()
+
+
+def is_worth_it(rows: Rows) -> bool:
+    """Whether there is a core that torch does not use, and something for it to draw."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores > available_threads() and sum(size for size, _ in rows) >= FEWEST
+
+
+def _worker() -> ThreadPoolExecutor:
+    process = this_process()
+    if process not in _WORKERS:
+        _WORKERS.clear()  # a parent's, whose threads are not here
+        _WORKERS[process] = ThreadPoolExecutor(1, thread_name_prefix="plrvo-noise")
+    return _WORKERS[process]
