@@ -1,9 +1,10 @@
 """A step of twelve models from the field: no privacy, Opacus's two modes and ours, which chooses by itself ("auto").
 
 Each contender has a process of its own for one thread and one for two, and they take turns; a ratio is the median over
-the turns of the two times in one turn. With one thread what the process computes counts (CPU), so that others on the
-machine weigh little; with two, where waiting threads count as computing, it is the time that passes. Peak memory is
-that of such a process, its first steps included. All of them let the C library keep a step's memory for the next one.
+the turns of the two times in one turn, which is the time that passes: the machine has to be quiet. What the process
+computes is kept beside it, for one thread: plrvo's noise may be drawn on a core that torch's threads leave free, and
+counts there. Peak memory is that of such a process, its first steps included. All of them let the C library keep a
+step's memory for the next one.
 `python -m checks.benchmarks.field NAME` measures single models.
 """
 
@@ -66,7 +67,10 @@ def _row(name: str) -> dict[str, Any]:
 def row_of(name: str, turns: dict[int, Any]) -> dict[str, Any]:
     """What was measured of a model, by the number of threads."""
     model = MODELS[name]
-    seconds = {t: {c: [pair[t == 1] for pair in of] for c, of in found["times"].items()} for t, found in turns.items()}
+    seconds, computed = (
+        {t: {c: [pair[kind] for pair in of] for c, of in found["times"].items()} for t, found in turns.items()}
+        for kind in (0, 1)
+    )
     memory = turns[1]["megabytes"]
     x, _ = model.batch(torch.Generator().manual_seed(0))
     row: dict[str, Any] = {
@@ -80,6 +84,7 @@ def row_of(name: str, turns: dict[int, Any]) -> dict[str, Any]:
         "milliseconds": {str(t): {c: 1e3 * statistics.median(v) for c, v in of.items()} for t, of in seconds.items()},
         "spread": {str(t): {c: 1e3 * _spread(v) for c, v in of.items()} for t, of in seconds.items()},
         "to_plain": {str(t): {c: _ratio(v, of[PLAIN]) for c, v in of.items()} for t, of in seconds.items()},
+        "computed_to_plain": {c: _ratio(v, computed[1][PLAIN]) for c, v in computed[1].items()},
         "to_ours": {str(t): {c: _ratio(v, of[OURS]) for c, v in of.items()} for t, of in seconds.items()},
     }
     ratios = row["to_plain"]["1"]

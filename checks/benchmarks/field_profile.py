@@ -1,8 +1,9 @@
 """Where the milliseconds of a private step go; `python -m checks.benchmarks.field_profile NAME` for single models.
 
-The functions of each part are timed from within (CPU, one thread), each without what it calls of another part. What is
-left over is the pass forward and the way back to the inputs, which a step without privacy has too: there it stands
-beside the weights' gradients, which are its own part here ("sums").
+The functions of each part are timed from within (time that passes, one thread), each without what it calls of another
+part. What is left over is the pass forward and the way back to the inputs, which a step without privacy has too: there
+it stands beside the weights' gradients, which are its own part here ("sums"). Noise is what is left of it when the sums
+are there: its first numbers are drawn on another core before.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self._under_way = [REST]
-        self._since = time.process_time()
+        self._since = time.perf_counter()
 
     def switch(self) -> None:
-        now = time.process_time()
+        now = time.perf_counter()
         self.seconds[self._under_way[-1]] += now - self._since
         self._since = now
 

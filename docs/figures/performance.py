@@ -69,7 +69,9 @@ the norms only and then takes a second backward pass. Here the one backward pass
 weight gradient; norms come from the factors' products with each other, and one weighted matrix product gives the
 clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is about as small as its factors, as
 in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by
-a kernel that stays in the cache and uses every core.
+a kernel that stays in the cache and uses every core of torch's. Where torch was given fewer threads than there are
+cores, the first two million numbers are drawn on one of the others while gradients are computed: the same numbers,
+used once.
 
 A step drops much memory that the next one asks for again. On Linux the C library gives it back to the system in
 between, and what is fresh has to be cleared, which takes a good part of a small step, private or not. So that ratios

@@ -128,3 +128,13 @@ def test_an_error_in_the_thread_is_the_callers(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MemoryError, match="no room"):
         added(noise, [torch.zeros(1000)], keystream, begun)
     assert where[0] is not threading.current_thread()
+
+
+def test_two_draws_under_way_do_not_share_memory() -> None:
+    noise = Laplace(1.0)
+    for turn in range(3):
+        without, keystreams = Keystream.from_seed(turn, "test"), [Keystream.from_seed(turn, "test") for _ in range(2)]
+        expected = added(noise, buffers(torch.float32), without)
+        begun = [noise.begin(buffers(torch.float32), keystream) for keystream in keystreams]
+        for one, keystream in zip(begun, keystreams, strict=True):
+            assert same(added(noise, buffers(torch.float32), keystream, one), expected)

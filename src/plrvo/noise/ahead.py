@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,14 @@ from numpy.typing import NDArray
 from plrvo.noise.keystream import Keystream, this_process
 from plrvo.noise.spans import SPAN, Kernel, MakeKernel, Source, as_parts, available_threads, cut, drawn_as
 
-MOST = 1 << 22  # numbers that wait in memory, 16 megabytes of singles
+MOST = 1 << 21  # numbers that wait in memory, 8 megabytes of singles
 FEWEST = 1 << 15  # below, handing over takes as long as drawing
 
 Rows = Sequence[tuple[int, np.dtype[Any]]]  # sizes and types of buffers
 Kernels = Callable[[Keystream], MakeKernel]  # a shared scale is drawn from the keystream here, for all buffers
 
+# Memory that draws have one after the other: fresh pieces in every step, among what a step allocates, leave gaps in it.
+_ROOMS: list[NDArray[np.uint8]] = []
 _WORKERS: dict[tuple[int, int], ThreadPoolExecutor] = {}  # of this process
 
 
@@ -42,18 +45,22 @@ class Ahead:
         spans = cut(as_parts([np.broadcast_to(dtype.type(0), size) for size, dtype in rows]))
         self.streams: Sequence[Source] = keystream.streams(len(spans))
         self._drawn: dict[int, Future[NDArray[Any]]] = {}
-        room = MOST
-        for number, span in enumerate(spans):
-            size, dtype = drawn_as(span)
-            room -= size
-            if room < 0:
-                break
-            self._drawn[number] = _worker().submit(self._draw, number, size, dtype)
+        asked = [drawn_as(span) for span in spans]
+        until = accumulate(size for size, _ in asked)
+        self._begin([one for one, total in zip(asked, until, strict=True) if total <= MOST])
 
-    def _draw(self, number: int, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _begin(self, asked: list[tuple[int, np.dtype[Any]]]) -> None:
+        ends = list(accumulate(-(-size * dtype.itemsize // 8) * 8 for size, dtype in asked))
+        self._room = _room(ends[-1] if ends else 0)
+        for number, ((size, dtype), start) in enumerate(zip(asked, [0, *ends], strict=False)):
+            out = self._room[start : start + size * dtype.itemsize].view(dtype)
+            self._drawn[number] = _worker().submit(self._draw, number, out)
+
+    def _draw(self, number: int, out: NDArray[Any]) -> NDArray[Any]:
         """In the worker, which has one kernel for all: what that gives is its own until the next draw."""
-        kernel = self._kernel.setdefault(None, self.make(SPAN))
-        return kernel.draw(size, dtype, self.streams[number]).copy()
+        kernel = self._kernel.get(None) or self._kernel.setdefault(None, self.make(SPAN))
+        np.copyto(out, kernel.draw(out.size, out.dtype, self.streams[number]))
+        return out
 
     def is_for(self, kernels: Kernels, rows: Rows) -> bool:
         """Whether it was begun by this very noise for such buffers, here."""
@@ -63,6 +70,19 @@ class Ahead:
         """The numbers of a span, as soon as they are there; None if the caller has to draw them."""
         found = self._drawn.pop(number, None)
         return None if found is None or found.cancel() else found.result()
+
+    def end(self) -> None:
+        """All was taken: the memory is another draw's."""
+        _ROOMS[:] = [self._room]
+
+
+def _room(size: int) -> NDArray[np.uint8]:
+    """So many bytes, which nobody else has now."""
+    try:
+        found = _ROOMS.pop()
+    except IndexError:
+        found = np.empty(0, np.uint8)
+    return found if found.size >= size else np.empty(size, np.uint8)
 
 
 def is_worth_it(rows: Rows) -> bool:
