@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plrvo.accounting import Ledger, Workload, calibrate
 from plrvo.accounting.calibration import calibrate_quickly
+from plrvo.accounting.certified import Certificate
 from plrvo.noise import PLRV, ExponentialSeed, GammaPLRV, Gaussian, Laplace, Noise, TruncatedNormalSeed, UniformSeed
 from plrvo.validate import InvalidArgument
 
@@ -63,6 +64,22 @@ def test_the_quick_bound_alone_is_kept_just_so_and_never_with_less_noise(noise: 
     assert 1 - 1e-5 < Ledger().plus(quickly, work).quick(1e-5).value <= 1
     assert best.variance <= quickly.variance * (1 + 1e-9)
     assert (best.variance < 0.9 * quickly.variance) == (noise.gaussian_sigma is None)
+
+
+def test_a_budget_far_below_delta_is_met_by_delta_alone_after_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where any two outcomes are within delta epsilon is 0, and just before it is above the budget: nothing between."""
+    looks, quick = list[float](), Ledger.quick
+
+    def counted(ledger: Ledger, delta: float) -> Certificate:
+        looks.append(delta)
+        return quick(ledger, delta)
+
+    monkeypatch.setattr(Ledger, "quick", counted)
+    work = Workload(0.5, 4, 1.0, 10)
+    fitted = calibrate(Gaussian(1.0), work, 1e-9, 1e-3)
+    assert certified(fitted, work, 1e-3) == 0
+    assert certified(fitted.scaled(1 - 3e-3), work, 1e-3) > 1e-9
+    assert len(looks) < 50
 
 
 @pytest.mark.parametrize("budget", [0.2, 1.0, 8.0])

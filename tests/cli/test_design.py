@@ -94,6 +94,11 @@ def test_where_no_clip_will_do_none_is_blamed_that_nobody_gave(capsys, monkeypat
         (["--minutes", "1e-9"], "--minutes 1e-09: expected more: 6e-05 examples pass in that time"),
         (["--minutes", "1e308"], "--minutes 1e+308: expected fewer, at --speed 1000"),
         (["--minutes", "1", "--steps", "3"], "--steps 3: expected no value beside --minutes, which"),
+        (
+            ["--minutes", "1", "--save", "unused", "--clip-max", "1e300"],
+            "--clip-max 1e+300: expected from 1e-50 to 1e+50",
+        ),
+        (["--minutes", "1", "--epsilon", "1e-9"], "--epsilon 1e-09: expected at least 1e-06"),
     ],
 )
 def test_what_is_wrong_with_a_time_is_told_by_its_option(capsys, words, said):
@@ -281,6 +286,13 @@ def test_the_plan_of_the_proposed_batches_is_saved(capsys, tmp_path):
     assert main(command_line) == 0
     assert f"plan with gaussian noise and clip 1: {file}" in capsys.readouterr().out
     assert main(["design", "--plan", str(file)]) == 0
+
+
+def test_a_delta_that_is_large_for_so_few_examples_is_warned_of(capsys):
+    command_line = [*BATCHES, "--minutes", "0.5", "--speed", "5"]
+    for delta, is_large in (("0.001", True), ("1e-5", False)):
+        assert main([*command_line, "--delta", delta]) == 0
+        assert ("is not below 1/1000, the size of the data" in capsys.readouterr().err) == is_large
 
 
 def test_few_steps_are_warned_of(capsys):

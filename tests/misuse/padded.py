@@ -219,6 +219,41 @@ def packed_by_a_list(mode: str) -> None:
             run.released(words, labels[:, 0], forward=lambda x, n=lengths, m=run.module: m(x, n, (2, 4)))
 
 
+class Frames(nn.Module):
+    """Takes the mean of all frames of a spectrogram."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.head = nn.Linear(4, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        return self.head(self.one(frames).tanh().mean(dim=1))  # type: ignore[no-any-return]
+
+
+_FLOORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "by -80 dB": lambda frames: torch.full((4,), -80.0),
+    "by zeros that are normalised afterwards": lambda frames: torch.tensor([-1.0, 0.5, 2.0, 3.0]),
+    "by their own last frame": lambda frames: frames[-1],
+}
+
+for _name, _floor in _FLOORS.items():
+
+    @B.row(
+        f"pad spectrograms {_name} to the longest of a batch, for a model that averages over all frames",
+        "refused at the first batch of another length: outputs must not change with padding, whatever its value is",
+        modes=BOOKS,
+        error=InvalidArgument,
+        match="mask the padding",
+    )
+    def frames(mode: str, floor: Callable[[Tensor], Tensor] = _floor) -> None:
+        generator = torch.Generator().manual_seed(1)
+        run = Private(mode, Frames(), examples=TensorDataset(torch.zeros(40, 9, 4), torch.zeros(40).long()))
+        for lengths in LENGTHS:
+            own = [torch.randn(n, 4, generator=generator) for n in lengths]
+            padded = [torch.cat([t, floor(t).expand(max(lengths) - len(t), 4)]) for t in own]
+            run.released(torch.stack(padded), torch.arange(12) % CLASSES)
+
+
 class Mean(nn.Module):
     def __init__(self) -> None:
         super().__init__()

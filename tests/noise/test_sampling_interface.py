@@ -73,6 +73,19 @@ def test_no_draw_is_infinite_or_missing(noise: Noise) -> None:
     assert np.all(np.isfinite(noise.sample(100_000, np.random.default_rng(1))))
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_noise_is_finite_in_singles_that_share_a_block_with_doubles(library: str) -> None:
+    """Wide enough to leave the range of singles, in which every third draw of doubles would be infinite."""
+    make = np.zeros if library == "numpy" else torch.zeros
+    single = np.float32 if library == "numpy" else torch.float32
+    double = np.float64 if library == "numpy" else torch.float64
+    buffers = [make(1000, dtype=single), make(3, dtype=double), make((10, 20), dtype=single).T]
+    Gaussian(3e38).add_to(buffers, Keystream(bytes(32)))
+    for buffer in buffers:
+        assert np.isfinite(np.asarray(buffer)).all()
+        assert np.asarray(buffer, dtype=np.float64).std() > 1e38
+
+
 @pytest.mark.parametrize("noise", [Laplace(1.0), GammaPLRV(2.0, 1.0), GammaPLRV(2.0, 1.0, shared=True)], ids=repr)
 def test_bad_generators_and_types_are_refused(noise: Noise) -> None:
     with pytest.raises(InvalidArgument, match="generator="):

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from tests.training.helpers import GAMMA, private, small_model, take_steps
+from torch import nn
 
 import plrvo
 from plrvo.validate import InvalidArgument
@@ -155,3 +156,36 @@ def test_a_run_goes_on_with_the_form_of_steps_that_it_began_with(tmp_path, befor
     optimizer.original_optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=not before)
     engine.load_checkpoint(path=path, module=model, optimizer=optimizer)
     assert optimizer.param_groups[0]["fused"] is before
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "optimizer_of", [partial(torch.optim.SGD, lr=0.1, momentum=0.9), partial(torch.optim.Adam, lr=0.01, amsgrad=True)]
+)
+def test_moments_lie_in_memory_as_their_parameters_do(tmp_path, optimizer_of, fused):
+    """Fused steps take both in the order of memory; a run of channels_last weights went on with shuffled moments."""
+
+    def run(engine, model, optimizer, loss, loader, steps):
+        for _, (x, y) in zip(range(steps), loader, strict=False):
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+
+    def begun(seed=1):
+        module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(64, 4))
+        with torch.no_grad():
+            for i, p in enumerate(module.parameters()):
+                p.copy_(torch.linspace(-0.2, 0.2 + i / 100, p.numel()).view(p.shape))
+        run = private(steps=6, seed=seed, module=module.to(memory_format=torch.channels_last))
+        run[2].original_optimizer = optimizer_of(run[1].parameters(), fused=fused)
+        return run
+
+    whole = begun()
+    run(*whole, 6)
+    half = begun()
+    run(*half, 3)
+    half[0].save_checkpoint(path=tmp_path / "c", module=half[1], optimizer=half[2])
+    resumed = begun(seed=77)
+    resumed[0].load_checkpoint(path=tmp_path / "c", module=resumed[1], optimizer=resumed[2])
+    run(*resumed, 3)
+    assert torch.equal(weights_of(resumed[1]), weights_of(whole[1]))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.training.test_padding import CLASSES, WORDS, Mean, Recurrent
@@ -136,6 +137,69 @@ def test_an_empty_text_hides_no_padding() -> None:
     assert run(Mean(masks=False), to_the_longest, dataset=WithAnEmptyOne()) == 0
 
 
+class SoFar:
+    """Pads to the longest that it has seen, whatever batch that was in."""
+
+    def __init__(self) -> None:
+        self.longest = 0
+
+    def __call__(self, rows: list[Any]) -> tuple[Tensor, Tensor]:
+        ids, labels = to_the_longest(rows)
+        self.longest = max(self.longest, ids.shape[1])
+        return torch.nn.functional.pad(ids, (0, self.longest - ids.shape[1])), labels
+
+
+def so_far_in_a_closure() -> Any:
+    return lambda rows, pads=SoFar(): pads(rows)  # noqa: B008 - it is made once
+
+
+@pytest.mark.parametrize("make", [SoFar, so_far_in_a_closure])
+def test_the_longest_of_all_batches_so_far_is_no_constant(make: Any) -> None:
+    """Every example is of that length, also alone: what tells is one that is longer still."""
+    torch.manual_seed(0)
+    assert run(Mean(masks=False), make()) == 0
+    assert run(Mean(masks=True), make()) == 3
+
+
+class Spectra(Texts):
+    """Real numbers in three bands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts = [torch.randn(len(t), 3, generator=torch.Generator().manual_seed(len(t))) for t in self.texts]
+
+
+class Bands(torch.nn.Module):
+    def __init__(self, masks: bool) -> None:
+        super().__init__()
+        self.masks, self.one, self.head = masks, torch.nn.Linear(3, 4), torch.nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = (x != -80).any(dim=2, keepdim=True) if self.masks else torch.ones_like(x[:, :, :1])
+        return self.head((self.one(x).tanh() * mask).sum(dim=1) / mask.sum(dim=1))
+
+
+@pytest.mark.parametrize("length", [None, LONG + 2])
+@pytest.mark.parametrize("masks", [False, True])
+def test_spectra_are_padded_by_their_floor(masks: bool, length: int | None) -> None:
+    """To the longest of a batch they need a mask, and to a constant of the collate function they do not."""
+
+    def collate(rows: list[Any]) -> tuple[Tensor, Tensor]:
+        x = pad_sequence([t for t, _ in rows], batch_first=True, padding_value=-80.0)
+        if length is not None:
+            x = torch.nn.functional.pad(x, (0, 0, 0, length - x.shape[1]), value=-80.0)
+        return x, torch.tensor([label for _, label in rows])
+
+    torch.manual_seed(0)
+    assert run(Bands(masks), collate, dataset=Spectra()) == (3 if masks or length else 0)
+
+
+def test_spectra_that_the_data_set_pads_need_no_mask() -> None:
+    torch.manual_seed(0)
+    x = pad_sequence(Spectra().texts, batch_first=True, padding_value=-80.0)
+    assert run(Bands(masks=False), None, dataset=TensorDataset(x, torch.arange(COUNT) % CLASSES)) == 3
+
+
 def asked(collate: Any, *, length: int = LONG, rows: int = COUNT, dataset: Any = None) -> bool:
     draws = Draws()
     draws.drawn(range(COUNT))
@@ -146,6 +210,57 @@ def asked(collate: Any, *, length: int = LONG, rows: int = COUNT, dataset: Any =
 def test_a_short_example_beside_a_long_one_tells() -> None:
     assert asked(to_the_longest)
     assert not asked(to_one_length)
+
+
+def by_name(rows: list[Any]) -> dict[str, Tensor]:
+    """As collate functions for transformers do, of words and masks in lists."""
+    longest = max(len(row["ids"]) for row in rows)
+    by_name.longest = longest = max(longest, getattr(by_name, "longest", 0))  # type: ignore[attr-defined]
+    return {
+        name: torch.tensor([row[name] + [0] * (longest - len(row[name])) for row in rows]) for name in ("ids", "mask")
+    }
+
+
+class Named(Texts):
+    def __getitem__(self, i: int) -> Any:
+        return {"ids": self.texts[i].tolist(), "mask": [1] * len(self.texts[i]), "name": f"text {i}"}
+
+
+class Written(Texts):
+    """A letter for each number."""
+
+    def __getitem__(self, i: int) -> Any:
+        return "".join(chr(97 + n) for n in self.texts[i]), i % CLASSES
+
+
+def letters(rows: list[Any], most: int | None = None) -> tuple[Tensor, Tensor]:
+    """With the longest of all so far, or cut to a constant and padded to it."""
+    ids, labels = to_the_longest([(torch.tensor([ord(c) - 96 for c in text]), label) for text, label in rows])
+    if most is None:
+        most = letters.longest = max(ids.shape[1], getattr(letters, "longest", 0))  # type: ignore[attr-defined]
+    return torch.nn.functional.pad(ids, (0, most - ids.shape[1])), labels
+
+
+def in_eights(rows: list[Any]) -> tuple[Tensor, Tensor]:
+    ids, labels = to_the_longest(rows)
+    return torch.nn.functional.pad(ids, (0, -ids.shape[1] % 16)), labels
+
+
+def to_a_constant_or_nothing(rows: list[Any]) -> tuple[Tensor, Tensor]:
+    ids = torch.zeros(len(rows), LONG, dtype=torch.long)
+    for i, (text, _) in enumerate(rows):
+        ids[i, : len(text)] = text
+    return ids, torch.tensor([label for _, label in rows])
+
+
+def test_a_longer_example_tells_a_constant_from_what_was_the_longest_so_far() -> None:
+    """Of texts as tensors, lists and letters; and multiples, which the longest of the batch decides about as well."""
+    for collate, dataset in ((by_name, Named()), (letters, Written()), (SoFar(), Texts())):
+        collate([dataset[COUNT - 1]])
+        assert asked(collate, dataset=dataset)
+    assert asked(in_eights, length=16)
+    assert not asked(to_a_constant_or_nothing)
+    assert not asked(lambda rows: letters(rows, LONG), dataset=Written())
 
 
 def test_what_the_loader_does_not_show_is_taken_to_follow() -> None:
@@ -166,6 +281,41 @@ def test_to_ask_leaves_generators_alone() -> None:
             torch.rand(3)
             return super().__getitem__(i)
 
+    class Augmented(Texts):
+        generator = np.random.default_rng(0)
+
+        def __getitem__(self, i: int) -> tuple[Tensor, int]:
+            return self.texts[i] + int(self.generator.integers(2)), i % CLASSES
+
+    own = Augmented()
+    first = own.generator.bit_generator.state
+    assert asked(to_the_longest, dataset=own)
+    assert own.generator.bit_generator.state == first
     before = torch.get_rng_state()
     assert asked(to_the_longest, dataset=Drawn())
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_two_runs_of_one_seed_ask_at_the_same_steps() -> None:
+    """A data set may count what it is asked for. By chance, two of them agree in less than one of fifty."""
+    whole = to_one_length([Texts()[i] for i in range(COUNT)])[0]
+
+    class Noted(Collated):
+        def follows(self, *_: Any) -> bool:
+            asked_at[-1].append(steps[-1])
+            return False
+
+    asked_at: list[list[int]] = []
+    steps: list[int] = []
+    for _ in range(2):
+        padding = Padding(lambda _: None)
+        padding.collated = Noted(DataLoader(Texts()), Draws())
+        asked_at.append([])
+        steps = []
+        for step in range(1000):
+            steps.append(step)
+            padding.check(Mean(masks=True), Call((whole,), {}, COUNT))
+    assert asked_at[0] == asked_at[1]
+    later = [b - a for a, b in zip(asked_at[0][8:-1], asked_at[0][9:], strict=True)]
+    assert 4 < len(later) < 40
+    assert len(set(later)) > 3  # no period that lengths could keep time with

@@ -96,6 +96,25 @@ def test_sets_of_the_same_objects_are_told_alike_in_any_order() -> None:
     assert not apart([set(objects), objects[:1]], [dict.fromkeys(reversed(objects)).keys() | set(), objects[:1]])
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("options", [{}, {"identity": True}, {"identity": True, "values": False}], ids=str)
+def test_which_object_of_a_set_is_kept_twice(options: dict[str, bool], nested: bool) -> None:
+    """Also of objects that look alike, and of those within items."""
+    one, other = Settings(value=7), Settings(value=7)
+    module: Any = nn.Linear(1, 1)
+    module.pool = {(one, 1), (other, 2)} if nested else {one, other}
+    module.value = one
+    before = Digest(module, **options)
+    assert not Digest(module, **options).differing(before)
+    module.value = other
+    assert Digest(module, **options).differing(before) == {"value"}
+
+
+def test_how_many_objects_that_look_alike_are_in_a_set() -> None:
+    assert apart({Settings()}, {Settings(), Settings()})
+    assert not apart({Settings(), Settings()}, {Settings(), Settings()})
+
+
 @pytest.mark.parametrize("mode", ["hooks", "bookkeeping"])
 def test_a_pass_that_puts_true_for_one_is_refused(mode: str) -> None:
     class Noting(nn.Sequential):

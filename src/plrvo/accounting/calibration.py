@@ -21,6 +21,8 @@ _TOLERANCE = 1e-6  # relative, on the width of the noise
 _ENOUGH = 3e-4  # relative, of a budget that may be left over where every certificate takes a second
 _AIM = 1e-4  # of the same, so that the last step of a search ends on the right side
 _MOST_TRIES = 24
+_FREE = -50.0  # a miss that says that nothing is spent
+_CLIFF = 2e-3  # relative, on the width of the noise, where the next wider one spends nothing
 _STEP = 0.1  # of the logarithm of a width, where nothing says how far to go
 _WIDEST = 1e15
 
@@ -113,19 +115,25 @@ class _Misses:
 
     def _of(self, value: float) -> float:
         """Clipped, since epsilon may be 0 or inf."""
-        return min(50.0, max(-50.0, math.log(value / self.epsilon))) if value > 0 else -50.0
+        return min(50.0, max(_FREE, math.log(value / self.epsilon))) if value > 0 else _FREE
 
 
 def narrowest_width(priced: Callable[[float], Costed], epsilon: float, delta: float) -> float:
     """The logarithm of the smallest width at which what is `priced` keeps the budget; wider costs less."""
     misses = _Misses(priced, epsilon, delta)
     found, every_width_does = _by_quick_bound(misses)
-    if not every_width_does:
+    if not every_width_does and not _is_all_there_is(misses, found):
         method = priced(found).certified(delta).method  # most likely the best one nearby too
         near = _narrower(misses.quick, lambda at: misses.by(method, at), found)
         found = _narrower(misses.quick, misses.certified, near)
     priced(found).checked(delta)  # once, at the end: the search itself is not compared with attacks
     return found
+
+
+def _is_all_there_is(misses: _Misses, width: float) -> bool:
+    """Whether noise of this width spends nothing, and only the quick bound can tell."""
+    priced = misses.priced(width)
+    return misses.quick(width) == _FREE and priced.certified(misses.delta) == priced.quick(misses.delta)
 
 
 def _by_quick_bound(misses: _Misses) -> tuple[float, bool]:
@@ -146,7 +154,16 @@ def _by_quick_bound(misses: _Misses) -> tuple[float, bool]:
 
 
 def _kept_root(miss: Callable[[float], float], narrow: float, wide: float) -> float:
-    """A width at which the budget is kept, and just so."""
+    """A width at which the budget is kept, and just so.
+
+    A budget far below delta is met by delta alone: epsilon falls from above it to 0 at once, where any two outcomes are
+    within delta. That edge is not sought to the last digit, since near it an epsilon takes seconds.
+    """
+    while miss(wide) == _FREE:
+        if wide - narrow < _CLIFF:
+            return wide
+        middle = (narrow + wide) / 2
+        narrow, wide = (middle, wide) if miss(middle) > 0 else (narrow, middle)
     root = root_between(miss, narrow, wide, _TOLERANCE / 4)
     step = _TOLERANCE / 4
     while miss(root) > 0:

@@ -22,6 +22,8 @@ from plrvo.cli.signs import Signs
 from plrvo.designer import Accountant, Design, Limits, compare, explain
 from plrvo.designer.batches import FEWEST_STEPS, batches, proposed
 from plrvo.designer.designed import design as search
+from plrvo.designer.designed import warn_of_delta
+from plrvo.designer.problem import check_clip
 from plrvo.designer.recommendation import WITHOUT_LIMITS, check_comparable
 from plrvo.files import check_figure, check_writable, write_figure
 from plrvo.validate import InvalidArgument, positive, refuse_beside, required
@@ -242,8 +244,10 @@ def _batches(
         required(epsilon=epsilon, dataset_size=examples, dimension=dimension, minutes=minutes, speed=speed)
     except InvalidArgument as error:
         raise InvalidArgument(error.argument, None, f"{error.expected}; for example: {_IN_TIME}") from None
+    check_comparable(epsilon)  # type: ignore[arg-type]
     clip = 1.0 if clip is None else clip
     positive(minutes=minutes, speed=speed, clip_max=clip)
+    check_clip("clip_max", clip)
     if save is not None:
         check_writable(save, "save")
     passes = 60 * minutes * speed  # type: ignore[operator]
@@ -252,7 +256,9 @@ def _batches(
         raise InvalidArgument("minutes", minutes, least)
     if passes > _MOST_PASSES:
         raise InvalidArgument("minutes", minutes, f"fewer, at `speed` {speed:g}")
-    with Signs("design", after=10, doing="fitting noise to each batch"), _patient_bar("fitting") as progress:
+    fitting = Signs("design", after=10, doing="fitting noise to each batch")
+    with _warnings_in_one_line(), fitting, _patient_bar("fitting") as progress:
+        warn_of_delta(delta, examples)
         found = batches(examples, dimension, epsilon, delta, passes, progress)  # type: ignore[arg-type]
     chosen = proposed(found)
     if save is not None:

@@ -71,9 +71,7 @@ class Problem:
     def __post_init__(self) -> None:
         validate.positive(epsilon=self.epsilon, clip_max=self.clip_max)
         for name, clip in (("clip", self.work.clip), ("clip_max", self.clip_max)):
-            if not 1 / LARGEST_CLIP <= clip <= LARGEST_CLIP:
-                expected = f"from {1 / LARGEST_CLIP:g} to {LARGEST_CLIP:g}: clip and noise in other units"
-                raise validate.InvalidArgument(name, clip, expected)
+            check_clip(name, clip)
         validate.probability(delta=self.delta)
         if self.clip_max < self.work.clip:
             raise validate.InvalidArgument("clip_max", self.clip_max, f"at least `clip_min`, {self.work.clip:g}")
@@ -84,6 +82,13 @@ class Problem:
 
     def work_at(self, clip: float) -> Workload:
         return replace(self.work, clip=clip)
+
+
+def check_clip(name: str, clip: float) -> None:
+    """Refuse what a search, or the numbers of a model, have no room for."""
+    if not 1 / LARGEST_CLIP <= clip <= LARGEST_CLIP:
+        expected = f"from {1 / LARGEST_CLIP:g} to {LARGEST_CLIP:g}: clip and noise in other units"
+        raise validate.InvalidArgument(name, clip, expected)
 
 
 def read_accountant(name: str) -> Accountant:

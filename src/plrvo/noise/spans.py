@@ -148,6 +148,9 @@ def _write_span(span: list[Part], drawn: NDArray[Any], add: bool) -> None:
     for part in span:
         own, first = part.own, start + part.start
         fresh = drawn[first : first + own.size]
+        if fresh.dtype != own.dtype:  # no single is beyond its range, as where none shares a block with doubles
+            largest = np.finfo(own.dtype).max
+            fresh = np.clip(fresh, -largest, largest)
         if not isinstance(own, np.ndarray):
             own.add(fresh)
         elif add:

@@ -127,12 +127,24 @@ def load(path: Path, engine: PrivacyEngine, module: nn.Module, optimizer: Any) -
             schedule.load_state_dict(record["schedules"][name])
         unwrapped(module).load_state_dict(state)
         optimizer.load_state_dict(optimizer_state)
+        _lay_out(optimizer)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         said = error.expected if isinstance(error, InvalidArgument) else str(error) or type(error).__name__
         raise InvalidArgument(
             "resume", str(path), f"a checkpoint of this model and this run ({' '.join(said.split())})"
         ) from None
     return record["extra"]
+
+
+def _lay_out(optimizer: Any) -> None:
+    """What is kept for a parameter lies in memory as the parameter does (channels_last): files hold numbers alone.
+
+    Fused steps go through both in the order of memory, and would take the moments of other numbers.
+    """
+    for p, kept in optimizer.state.items():
+        for name, t in kept.items():
+            if isinstance(t, torch.Tensor) and t.shape == p.shape and t.stride() != p.stride():
+                kept[name] = torch.empty_like(p, dtype=t.dtype, device=t.device, requires_grad=False).copy_(t)
 
 
 def _stand_as(engine: PrivacyEngine, record: dict[str, Any]) -> None:

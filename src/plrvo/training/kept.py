@@ -17,7 +17,7 @@ import logging
 import random
 import types
 import weakref
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import Any, cast
@@ -132,7 +132,8 @@ class Digest:
         if id(value) in self._seen:
             return "seen in", self._seen[id(value)]
         number = len(self._alive) - self._first.setdefault(self._name, len(self._alive))
-        self._seen[id(value)] = self._name, -1 if self._in_sets else number  # which of several in one attribute
+        # Which of several in one attribute. A set has no order to count by: what is in it is known by its address.
+        self._seen[id(value)] = self._name, -id(value) if self._in_sets else number
         self._alive.append(value)
         if len(self._alive) > _MOST:
             raise InvalidArgument(
@@ -154,7 +155,8 @@ class Digest:
         self._in_sets += is_set
         inside = [child if type(child) in _TOLD_AS_THEY_ARE else self._of(child, depth + 1) for child in below]
         self._in_sets -= is_set
-        return kind.__name__, frozenset(inside) if is_set else tuple(inside)
+        # Objects that look alike are several in a set none the less.
+        return kind.__name__, frozenset(Counter(inside).items()) if is_set else tuple(inside)
 
     def _of_tensor(self, t: Tensor) -> Hashable:
         known: tuple[Hashable, ...] = (tuple(t.shape), t.dtype)

@@ -7,8 +7,9 @@ So is a loader that makes an example longer beside a longer one (`collated`), wh
 all are alike. Rows that end (or begin) in a run of one value that is nowhere else, beyond what all rows have of it, are
 tried alone without that run: their outputs must be what they are in the batch, at the positions that are left.
 
-A few batches are tried, later ones at random, and each that is longer than all that were tried: models may go over to
-other positions or frequencies for all rows from some length on (rotary embeddings of `rope_type` dynamic or longrope).
+A few batches are tried, and each that is longer than all that were tried: models may go over to other positions or
+frequencies for all rows from some length on (rotary embeddings of `rope_type` dynamic or longrope). Later ones are
+tried as if at random, by their number: loaders are asked beside the steps, by two runs of one seed at the same ones.
 
 A loss in the user's loop may look at padding just as well (a mean over all positions, the last of them): where outputs
 follow the length, a loss of a new form must have no gradient at what a row has beyond its own end, unless the module
@@ -19,7 +20,7 @@ Passes are in eval mode, since dropout falls differently in other shapes. A modu
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from plrvo.training.call import Call
 from plrvo.training.collated import Collated
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum
+from plrvo.training.own_lengths import RUN, Place, own_lengths
 from plrvo.training.probe import passes_in_eval
 from plrvo.training.recording import Output, Recording
 from plrvo.training.structure import tensors_in
@@ -42,13 +44,14 @@ _IN_VAIN = 8  # batches with padding that could not be taken off, as where one i
 _LOOKED_AT = 8  # batches whose lengths have not changed
 _AGAIN = 64  # one in so many later ones, at random
 _ROWS = 4  # of a batch
-_RUN = 2  # positions of padding, in so many rows, at least: equal values at an end may be data
 _CLOSE = 1e-3  # relative: other shapes round differently, by far less
 _CLOSE_HALF = 5e-2
 _ZERO = 1e-6  # of a row's gradient: what counts as none
-_WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-Place = tuple[int, int]  # the number of an input tensor, and one of its dimensions
+_KEY = b"plrvo: padding"
+_ONE_LENGTH = (
+    "pad (and cut) every example to one length, in the data set or in the loader's collate_fn: a constant of your own "
+    "that comes neither from the batch nor from batches before it"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class Padding:
             Counter[tuple[int, ...]](),
             Counter[Any](),
         )
+        self._seen = Counter[tuple[int, ...]]()  # batches
         self._looked, self._longest = Counter[tuple[int, ...]](), dict[tuple[int, ...], int]()
         self._is_due = False  # whether the batch at hand is tried whatever came of others
         self.collated: Collated | None = None  # what the loader makes of single examples
@@ -96,6 +100,7 @@ class Padding:
     ) -> None:
         """Refuse a module whose outputs depend on padding; nothing is tried as long as no length follows the batch."""
         form = self._note(call)
+        self._seen[form] += 1
         self._now, self._found = (module, call, layouts or {}), None
         self._turn = 0 if recording is None else recording.turn
         if not self._changing[form]:
@@ -103,7 +108,7 @@ class Padding:
         longest = max((call.tensors()[i].shape[d] for i, d in self._changing[form]), default=0)
         self._is_due = longest > self._longest.get(form, 0)
         known = self._tried[form] >= _TRIED or self._in_vain[form] >= _IN_VAIN
-        if self._changing[form] and (self._is_due or not (known and secrets.randbelow(_AGAIN))):
+        if self._changing[form] and (self._is_due or not known or self._is_chosen(form)):
             self._count(self._try())
 
     def check_loss(self, loss: Tensor, outputs: Sequence[Output], rows: int, form: int) -> None:
@@ -125,8 +130,7 @@ class Padding:
             raise NotASum(
                 "loss: expected one that looks at no padding; it has a gradient at what an example has beyond its own "
                 "end, where inputs are padded to the longest of their batch, so that one example changes what others "
-                f"contribute: leave these positions out (ignored labels, a mask). {WITHIN}. Or pad all batches to one "
-                f"length. {ALONE}"
+                f"contribute: leave these positions out (ignored labels, a mask). {WITHIN}. Or {_ONE_LENGTH}. {ALONE}"
             )
         self._losses[form] += looks is not None
 
@@ -146,9 +150,15 @@ class Padding:
             }
         return form
 
+    def _is_chosen(self, form: tuple[int, ...]) -> bool:
+        """One batch in so many: by a hash of its number, which keeps no time with epochs or with the lengths."""
+        number = self._seen[form].to_bytes(8, "little")
+        return hashlib.blake2b(number, digest_size=8, key=_KEY).digest()[0] % _AGAIN == 0
+
     def _following(self, call: Call, form: tuple[int, ...]) -> set[Place]:
         """What the loader makes as long as it is for the longest of the batch, of what is padded in it."""
-        if self.collated is None or call.rows < 2 or (self._looked[form] >= _LOOKED_AT and secrets.randbelow(_AGAIN)):
+        known = self._looked[form] >= _LOOKED_AT and not self._is_chosen(form)
+        if self.collated is None or call.rows < 2 or known:
             return set()
         self._looked[form] += 1
         found, by_length = set[Place](), defaultdict[int, list[Place]](list)
@@ -157,8 +167,8 @@ class Padding:
                 if d != call.dimension:
                     by_length[t.shape[d]].append((number, d))
         for length, places in by_length.items():
-            own = min((_own_lengths(call, places, at_end) for at_end in (True, False)), key=lambda t: int(t.sum()))
-            padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - _RUN]  # not what is empty
+            own = min((own_lengths(call, places, at_end) for at_end in (True, False)), key=lambda t: int(t.sum()))
+            padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]  # not what is empty
             if padded and self.collated.follows(padded[0], int(own.argmax()), call.rows, length):
                 found |= set(places)
         return found
@@ -186,10 +196,10 @@ class Padding:
                 for length in {inputs[i].shape[d] for i, d in changing}:
                     places = [(i, d) for i, d in changing if inputs[i].shape[d] == length]
                     own, at_end = min(
-                        ((_own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
+                        ((own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
                         key=lambda found: int(found[0].sum()),
                     )
-                    padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - _RUN]
+                    padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]
                     if padded:
                         found = _compare(module, call, places, own, padded, at_end, outputs, layouts)
                         compared = bool(compared) or found is not None
@@ -226,54 +236,6 @@ def looks_at_padding(loss: Tensor, outputs: Sequence[Output], rows: int, padded:
 
 def _form(call: Call) -> tuple[int, ...]:
     return tuple(t.ndim for t in call.tensors())
-
-
-def _own_lengths(call: Call, places: list[Place], at_end: bool) -> Tensor:
-    """How long each row is without padding at its end, or beginning, by the input in which it is longest."""
-    by_position = {}
-    for number, d in places:
-        t = call.tensors()[number]
-        has_rows = t.ndim > call.dimension and t.shape[call.dimension] == call.rows and d != call.dimension
-        # Numbers with more dimensions are images, whose borders are data.
-        if has_rows and (t.dtype in _WHOLE or (t.ndim <= 3 and [i for i, _ in places].count(number) == 1)):
-            positions = t.detach().movedim((call.dimension, d), (0, 1)).reshape(call.rows, t.shape[d], -1)
-            by_position[number, d] = positions if at_end else positions.flip(1)
-    tokens = [t for t in by_position.values() if t.dtype in _WHOLE and t.max() > 1]
-    found = []
-    for t in by_position.values():
-        runs = _runs(t)
-        if runs is None:
-            continue
-        if t.max() <= 1 and tokens:  # of a mask alone, nobody knows which of its values is the padding's
-            outside = torch.arange(t.shape[1], device=t.device) >= t.shape[1] - runs[:, None]
-            if all(bool((other[outside] != other[outside][0]).any()) for other in tokens):
-                continue
-        found.append(t.shape[1] - runs)
-    whole = call.tensors()[places[0][0]].shape[places[0][1]]
-    return torch.stack(found).amax(dim=0) if found else torch.full((call.rows,), whole)
-
-
-def _runs(positions: Tensor) -> Tensor | None:
-    """How many of each row's last positions are padding, beyond what all rows have."""
-    best: Tensor | None = None
-    is_whole = positions.dtype in _WHOLE
-    last = positions[:, -1, 0]
-    repeated = (positions[:, -_RUN:] == last[:, None, None]).all(dim=2).all(dim=1)
-    for value in sorted(set(last[repeated].tolist())):
-        if value < 0 or (value != 0 and not is_whole):  # labels to ignore; a constant signal
-            continue
-        is_value = (positions == value).all(dim=2)
-        # What all rows begin with is no data: some decoders are started by the token that pads.
-        is_value &= ~is_value.all(dim=0).cumprod(dim=0).bool()
-        runs = is_value.flip(1).cumprod(dim=1).sum(dim=1)
-        if bool((is_value.sum(dim=1) != runs).any()):
-            continue  # it is among the data too
-        runs = runs - runs.min()
-        padded = int((runs >= _RUN).sum())
-        # Signals may end in zeros of their own; where half of them do, it is padding.
-        if padded >= (_RUN if is_whole else max(_RUN, len(runs) / 2)) and (best is None or runs.sum() > best.sum()):
-            best = runs
-    return best
 
 
 def _compare(
@@ -316,8 +278,8 @@ def _compare(
                 type(module).__name__,
                 "outputs of an example that do not change with its padding; inputs are padded to the longest of their "
                 "batch, so that one example changes what others contribute: mask the padding (an attention mask, "
-                "means over real positions, recurrent networks read where the example ends), or pad all batches to one "
-                f"length. {ALONE}",
+                "means over real positions, recurrent networks read where the example ends), or "
+                f"{_ONE_LENGTH}. {ALONE}",
             )
         return None
     return tried if compared else None

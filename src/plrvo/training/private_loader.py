@@ -18,6 +18,7 @@ from plrvo.training.descendants import not_followed
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.mechanism import Mechanism
+from plrvo.training.own_generators import own_generators_aside
 from plrvo.training.randomness import same_in_all_processes
 from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples, size_of
 
@@ -115,5 +116,6 @@ def private_loader(
 def _with_empty(loader: DataLoader[Any], batch_first: bool) -> CollateEmpty:
     """Collated once here, so that an empty batch has the form of a full one from the first step on."""
     fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
-    one = loader.collate_fn(fetch([0]))
+    with own_generators_aside(loader.dataset, loader.collate_fn):
+        one = loader.collate_fn(fetch([0]))
     return CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))

@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader
 
 from plrvo.training.descendants import not_followed
 from plrvo.training.kept import tensor_bits
+from plrvo.training.own_generators import own_generators_aside
 from plrvo.training.sharded import RefusedElsewhere, is_sharded
 from plrvo.training.state import generators_aside, seed_all
 from plrvo.training.structure import leaves
@@ -131,8 +132,9 @@ def _examples(loader: DataLoader[Any], size: int) -> str | None:
             seed_all(_SEED)
             return _digest(_content(leaf) for i in picked for leaf in leaves(loader.collate_fn(fetch([i]))))
 
-    first = once()
-    return first if once() == first else None
+    with own_generators_aside(loader.dataset, loader.collate_fn):  # not between the two: they may differ elsewhere
+        first = once()
+        return first if once() == first else None
 
 
 def _content(leaf: Any) -> bytes:
