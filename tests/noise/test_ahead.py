@@ -65,7 +65,6 @@ def test_another_noise_other_sizes_and_other_types_are_drawn_afresh() -> None:
     ]:
         keystream, without = Keystream.from_seed(1, "test"), Keystream.from_seed(1, "test")
         begun = noise.begin(zeros, keystream)
-        without.streams(1)  # what was begun is lost
         expected = added(other, [torch.zeros_like(t) for t in sums], without)
         assert same(added(other, [torch.zeros_like(t) for t in sums], keystream, begun), expected)
 
@@ -75,6 +74,52 @@ def test_what_was_begun_serves_once() -> None:
     begun = noise.begin([torch.zeros(1000)], keystream)
     first, again = (added(noise, [torch.zeros(1000)], keystream, begun) for _ in range(2))
     assert not same(first, again)
+
+
+def test_what_was_begun_is_for_where_the_keystream_stood() -> None:
+    """Whatever came in between, numbers are those of a run that begins nothing, and none comes twice."""
+    noise, zeros = Laplace(1.0), [torch.zeros(1000)]
+
+    def found(between: str, begins: bool) -> list[Any]:
+        keystream, drawn = Keystream.from_seed(3, "test"), list[Any]()
+        begun = noise.begin(zeros, keystream) if begins else None
+        if between == "a draw":
+            drawn += added(noise, [torch.zeros(1000)], keystream)
+        elif between == "words":
+            keystream.words(5)
+        elif between == "a checkpoint":
+            keystream.skip_to(7)
+        drawn += added(noise, [torch.zeros(1000)], keystream, begun)
+        drawn += added(noise, [torch.zeros(1000)], keystream, begun)  # which is of the draw before
+        return [*drawn, torch.tensor(float(keystream.position))]
+
+    for between in ("nothing", "a draw", "words", "a checkpoint"):
+        *drawn, end = found(between, True)
+        assert same([*drawn, end], found(between, False)), between
+        assert len({t.numpy().tobytes() for t in drawn}) == len(drawn)
+
+
+def test_a_draw_of_one_keystream_is_not_taken_for_anothers() -> None:
+    noise, zeros = Laplace(1.0), [torch.zeros(1000)]
+    one, other, without = (Keystream.from_seed(seed, "test") for seed in (1, 2, 2))
+    begun = noise.begin(zeros, one)
+    expected = added(noise, [torch.zeros(1000)], without)
+    assert same(added(noise, [torch.zeros(1000)], other, begun), expected)
+    assert (one.position, other.position) == (0, without.position)
+
+
+def test_where_no_thread_is_to_be_had_the_caller_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a thread that trains on when Python ends."""
+
+    def none_left() -> Any:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    noise, keystream, without = Laplace(1.0), Keystream.from_seed(1, "test"), Keystream.from_seed(1, "test")
+    expected = added(noise, buffers(torch.float32), without)
+    monkeypatch.setattr(ahead, "_worker", none_left)
+    begun = noise.begin(buffers(torch.float32), keystream)
+    assert begun is not None
+    assert same(added(noise, buffers(torch.float32), keystream, begun), expected)
 
 
 def test_a_child_draws_noise_of_its_own() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 from tests.grids import one_in
 
 from plrvo.noise import GammaPLRV, Gaussian, GeneralisedGaussian, Keystream, Laplace, Noise
-from plrvo.noise.spans import BLOCK
+from plrvo.noise.spans import SPAN
 
 FALSE_ALARM = 1e-6
 DRAWS = 4_000_000
@@ -50,8 +50,8 @@ def test_moments_of_normal_noise(dtype: Any) -> None:
 @cache
 def pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """The two values that share their words stand half a block apart."""
-    z = Gaussian(1.0).sample(32 * BLOCK, Keystream.from_seed(3, "law"), dtype).astype(float)
-    blocks = z.reshape(-1, 2, BLOCK // 2)
+    z = Gaussian(1.0).sample(32 * SPAN, Keystream.from_seed(3, "law"), dtype).astype(float)
+    blocks = z.reshape(-1, 2, SPAN // 2)
     return blocks[:, 0].ravel(), blocks[:, 1].ravel()
 
 
@@ -82,9 +82,9 @@ def test_lengths_and_angles_of_pairs(dtype: Any) -> None:
 @pytest.mark.parametrize("noise", [Gaussian(1.0), Laplace(1.0), GammaPLRV(3.0, 0.5)], ids=repr)
 def test_values_at_a_distance_are_uncorrelated_in_sign_size_and_value(noise: Noise) -> None:
     """Neighbours, pairs, blocks and spans; five standard errors each, 15 of them: false alarm 9e-6."""
-    z = noise.sample(8 * BLOCK, Keystream.from_seed(4, "law"))
+    z = noise.sample(8 * SPAN, Keystream.from_seed(4, "law"))
     probabilities = noise.cdf(z) - 0.5
-    for lag in (1, 2, BLOCK // 2, BLOCK, 2 * BLOCK):
+    for lag in (1, 2, SPAN // 2, SPAN, 2 * SPAN):
         for values in (probabilities, np.abs(probabilities) - 0.25, np.sign(z)):
             products = values[lag:] * values[:-lag]
             assert abs(products.mean()) < 5 * products.std() / np.sqrt(products.size)

@@ -4,10 +4,11 @@ A private step adds its noise when all else is done, and while gradients are com
 where torch was given fewer threads than this process has cores. Where it uses all of them, a thread more is in its way
 (measured: an eighth slower, on two cores), and nothing is begun.
 
-The numbers are those that the draw would have made without it: its streams are handed out when it begins, in the order
-in which they would be, and a span is drawn as `spans` would draw it. What was begun is used once, by the noise and in
-the process that began it, for buffers of the sizes and types that it was begun for. Else it is dropped, and its streams
-with it, which nobody has seen.
+The numbers are those that the draw would have made without it: of the streams that come next, of which each span is
+drawn as `spans` would draw it. They become the draw's when the noise is added, if the keystream still stands where it
+stood: by the noise and in the process that began it, for buffers of the sizes and types that it was begun for. Else
+(another draw came first, a checkpoint was read, a schedule has changed the noise) what was begun is dropped, nobody has
+seen it, and its streams are drawn from again. So nothing is used twice, and what a seed gives does not depend on cores.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class Ahead:
 
     def __init__(self, kernels: Kernels, rows: Rows, keystream: Keystream) -> None:
         self._of, self._process = (kernels, list(rows)), this_process()
-        self.make, self._kernel = kernels(keystream), dict[None, Kernel]()
+        self._keystream = keystream.beforehand()
+        self._first = self._keystream.position
+        self.make, self._kernel = kernels(self._keystream), dict[None, Kernel]()
         # A row of one number, repeated without memory, stands for a buffer.
         spans = cut(as_parts([np.broadcast_to(dtype.type(0), size) for size, dtype in rows]))
-        self.streams: Sequence[Source] = keystream.streams(len(spans))
+        self.streams: Sequence[Source] = self._keystream.streams(len(spans))
         self._drawn: dict[int, Future[NDArray[Any]]] = {}
         asked = [drawn_as(span) for span in spans]
         until = accumulate(size for size, _ in asked)
@@ -54,7 +57,10 @@ class Ahead:
         self._room = _room(ends[-1] if ends else 0)
         for number, ((size, dtype), start) in enumerate(zip(asked, [0, *ends], strict=False)):
             out = self._room[start : start + size * dtype.itemsize].view(dtype)
-            self._drawn[number] = _worker().submit(self._draw, number, out)
+            try:
+                self._drawn[number] = _worker().submit(self._draw, number, out)
+            except RuntimeError:  # no thread to be had, as when Python ends: the caller draws
+                return
 
     def _draw(self, number: int, out: NDArray[Any]) -> NDArray[Any]:
         """In the worker, which has one kernel for all: what that gives is its own until the next draw."""
@@ -62,9 +68,10 @@ class Ahead:
         np.copyto(out, kernel.draw(out.size, out.dtype, self.streams[number]))
         return out
 
-    def is_for(self, kernels: Kernels, rows: Rows) -> bool:
-        """Whether it was begun by this very noise for such buffers, here."""
-        return self._of == (kernels, list(rows)) and self._process == this_process()
+    def claim(self, kernels: Kernels, rows: Rows, keystream: Keystream) -> bool:
+        """Whether it is this very draw, which nobody else gets from here on."""
+        is_its_own = self._of == (kernels, list(rows)) and self._process == this_process()
+        return is_its_own and keystream.claim(self._first, self._keystream)
 
     def take(self, number: int) -> NDArray[Any] | None:
         """The numbers of a span, as soon as they are there; None if the caller has to draw them."""

@@ -97,6 +97,26 @@ class Keystream:
             key = self._key
         return [Stream(key, first + i) for i in range(count)]
 
+    def beforehand(self) -> Keystream:
+        """Another that hands out what this one will: for nothing that is used without `claim`."""
+        with _HANDING_OUT:
+            self._follow_fork()
+            other = Keystream(self._key)
+            other.position = self.position
+        return other
+
+    def claim(self, first: int, other: Keystream) -> bool:
+        """Take over what `beforehand` has handed out from `first` on; False if this one stands elsewhere by now.
+
+        Streams that were handed out here in between, or skipped, are never handed out again: nor are those of `other`.
+        """
+        with _HANDING_OUT:
+            self._follow_fork()
+            if self.position != first or self._key != other._key:
+                return False
+            self.position = other.position
+            return True
+
     def _follow_fork(self) -> None:
         """In a child that holds its parent's keystream: part from it, unless repetition is what was asked for."""
         process = this_process()

@@ -116,11 +116,12 @@ def add(
     flats: list[spans.Row | spans.Part] = list(rows)
     if parts is not None:
         flats = [spans.Part(row, *where) for row, where in zip(rows, parts, strict=True)]
-    if begun is not None and parts is None and begun.is_for(kernels, [(row.size, row.dtype) for row in rows]):
+    keystream = keystream_of(generator)
+    sizes = [(row.size, row.dtype) for row in rows]
+    if begun is not None and parts is None and begun.claim(kernels, sizes, keystream):
         spans.write(flats, begun, begun.make, add=True)
         begun.end()
     else:
-        keystream = keystream_of(generator)
         spans.write(flats, keystream, kernels(keystream), add=True)
     for buffer, row in zip(buffers, rows, strict=True):
         if isinstance(buffer, np.ndarray) and isinstance(row, np.ndarray) and not np.may_share_memory(buffer, row):

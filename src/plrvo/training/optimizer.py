@@ -207,7 +207,8 @@ class NoiseMixin(_Base):
         """
         if getattr(self, "rank", 0) == 0:
             begun, self._begun = self._begun, None  # whatever happens, none of it is used again
-            self.noise.add_to(self.sums, self.generator, begun)
+            more = () if begun is None else (begun,)  # noise of one's own need not know of it
+            self.noise.add_to(self.sums, self.generator, *more)
         if getattr(self, "world_size", 1) > 1:
             for total in self.sums:
                 torch.distributed.all_reduce(total)
