@@ -1,5 +1,7 @@
 """Calls with other rows, and inputs that have none though they are as large as the batch."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from tests.misuse.setting import Private
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from plrvo.training import watch
+from plrvo.training import retries, watch
 from plrvo.training.call import Call, Inputs, Lists
 from plrvo.validate import InvalidArgument
 
@@ -34,7 +36,8 @@ def _train(mode, sizes, mask_of):
 
 @pytest.mark.parametrize("mode", ["bookkeeping", "hooks"])
 def test_a_shared_mask_may_be_as_large_as_a_later_batch(mode, monkeypatch):
-    monkeypatch.setattr(watch, "_MODULE_AGAIN", 1)  # every batch is tried
+    monkeypatch.setattr(watch, "_MODULE_AGAIN", 1)  # every batch is tried,
+    monkeypatch.setattr(retries, "SHARE", math.inf)  # however long it takes
     _train(mode, [T + 2, T], lambda x: MASK.clone())
 
 

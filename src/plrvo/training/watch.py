@@ -7,7 +7,6 @@ sum over examples (`loss_form`). A copy of the module is under no engine: it com
 
 from __future__ import annotations
 
-import secrets
 import warnings
 import weakref
 from collections import Counter
@@ -38,14 +37,15 @@ from plrvo.training.padding import Padding
 from plrvo.training.probe import PerExample, Tried, probe
 from plrvo.training.recording import Output, Recording, forget_recordings, form
 from plrvo.training.replay import CannotReplay, Replay
+from plrvo.training.retries import Retries
 from plrvo.training.sharded import Whole
 from plrvo.training.structure import tensors_in
 from plrvo.training.unchanged import Unchanged
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches for each form of loss
-_AGAIN = 64  # one in so many later losses is tried again, at random
-_MODULE_AGAIN = 256  # and modules, which takes as long as some steps
+# One in so many later losses is tried again, at random, or fewer where that takes long (`retries`); and modules.
+_AGAIN, _MODULE_AGAIN = 64, 256
 _OF_ITS_OWN_STEP = (
     "nothing that the module gave before, kept by a queue, a bank, a moving mean or a hidden state, detached or not: "
     "it carries examples into steps that they are not in. Use the outputs of this step, and constants"
@@ -80,6 +80,7 @@ class Watch(Bound):
         self._padding, self._longest = Padding(self._set_trying), Longest(self._set_trying)
         self._forms: dict[int, int] = {}  # how often a loss of each form was tried
         self._replay, self._hooks = Replay(dimension), LossHooks()
+        self._retries = Retries()
         self._recording: Recording | None = None
         self._descendants, self._inside = Descendants(), Inside()
         weakref.finalize(self, self._descendants.forget)
@@ -139,6 +140,7 @@ class Watch(Bound):
         self._descendants.new_step(self._inside.let_go())
         self._seen_inputs.new_step()
         self._replay.new_step()
+        self._retries.passed()
 
     def pause(self) -> None:
         """Hear of no operation until `go_on`: what happens inside of the module, or is ours."""
@@ -227,7 +229,7 @@ class Watch(Bound):
             due = self._found.silent and self._is_due(its_form)
             # Not again between two passes of one step, which takes long. A new form is tried there too: until a loss
             # goes back, the wrapper's book is empty, and what the first pass has left is in its graph alone.
-            if self._outputs or (not due and secrets.randbelow(_MODULE_AGAIN)):
+            if self._outputs or not (due or self._retries.is_due("module", _MODULE_AGAIN)):
                 return
         # Where only numbers differ, such as that of the step, fewer tries do.
         again = any(its_form.kind == tried.kind for tried in self._tried)
@@ -251,6 +253,13 @@ class Watch(Bound):
         """Whether it is certain what has rows: in a batch of two, any pair of numbers may be of two examples."""
         self._set_trying(True)
         try:
+            with self._retries.timed("module"):
+                return self._tried_out(module, call, again)
+        finally:
+            self._set_trying(False)
+
+    def _tried_out(self, module: nn.Module, call: Call, again: bool) -> bool:
+        try:
             self._found = probe(module, call, self._per_example, self._reduction, self._seen_inputs, again=again)
             return True
         except Exception:
@@ -258,14 +267,12 @@ class Watch(Bound):
                 raise
             self._found = probe(module, other, self._per_example, self._reduction, self._seen_inputs, again=again)
             return False
-        finally:
-            self._set_trying(False)
 
     def _check_order(self, module: nn.Module, call: Call, output: Any) -> None:
         """Try the module on rows that it has moved: the first times that it moves some, and then now and then."""
         found = self._found
         for operation, exchanged in moved_rows(tensors_in(output), self.rows).items():
-            if self._moved[operation] >= _TRIED and secrets.randbelow(_AGAIN):
+            if self._moved[operation] >= _TRIED and not self._retries.is_due("module", _AGAIN):
                 continue
             self._moved[operation] += 1
             try:
@@ -415,11 +422,11 @@ class Watch(Bound):
         its_form = form(steps, [o.tensor for o in outputs])
         self._padding.check_loss(loss, outputs, self.rows, its_form)
         tried = self._forms.get(its_form, 0)
-        if tried >= _TRIED and secrets.randbelow(_AGAIN):
+        if tried >= _TRIED and not self._retries.is_due("loss", _AGAIN):
             return
         self.is_trying = True  # its passes through the outputs are nobody's gradients; the module has none
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), self._retries.timed("loss"):
                 # The backward pass itself will say this.
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
                 crosses = self._looks_at_others(recording, loss, outputs, again=tried >= _TRIED)
