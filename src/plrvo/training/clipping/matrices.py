@@ -15,12 +15,13 @@ import os
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 # Products of two numbers, from which on oneDNN is faster: once, often, and often with a copy of the result.
 _LARGE, _LARGE_OFTEN, _LARGE_FOR_EACH = 1 << 24, 1 << 21, 1 << 22
 _THIN = 4  # rows or columns, up to which it is not
+_TENSORS = (Tensor, nn.Parameter)
 _FEWER_BITS = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
 
@@ -36,7 +37,7 @@ def often(one: Tensor, other: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int = _LARGE) -> Tensor:
     """x @ weight' + bias, as `functional.linear`; x may have further dimensions in front."""
-    if not _is_for_the_other(x, weight, (x.numel() // max(1, x.shape[-1]), weight.shape[0]), least):
+    if _is_gone_back_from(x, weight) or not is_for_the_other(x, weight, least=least):
         return functional.linear(x, weight, bias)
     kernel: Any = torch.ops.mkldnn._linear_pointwise
     found: Tensor = kernel(_in_order(x), _in_order(weight), bias, "none", [], "")
@@ -45,7 +46,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int 
 
 def each_product(one: Tensor, other: Tensor) -> Tensor:
     """one[b] @ other[b] for each b."""
-    if not _is_for_the_other(one, other, (one.shape[1], other.shape[2]), _LARGE_FOR_EACH):
+    sides = (one.shape[1], other.shape[2])
+    if _is_gone_back_from(one, other) or not _suits(one, other, sides, _LARGE_FOR_EACH):
         return one @ other
     found = one.new_empty(len(one), one.shape[1], other.shape[2])
     for b in range(len(one)):
@@ -60,18 +62,29 @@ def _in_order(values: Tensor) -> Tensor:
     return values.contiguous()
 
 
-def _is_for_the_other(x: Tensor, weight: Tensor, sides: tuple[int, int], least: int) -> bool:
-    """Whether oneDNN can, and is faster: it has no way back, and no other types than singles here.
+def _is_gone_back_from(one: Tensor, other: Tensor) -> bool:
+    """oneDNN's product has no way back."""
+    return torch.is_grad_enabled() and (one.requires_grad or other.requires_grad)
+
+
+def is_for_the_other(x: Tensor, weight: Tensor, *, least: int = _LARGE) -> bool:
+    """Whether oneDNN can multiply x @ weight', and is faster."""
+    return _suits(x, weight, (x.numel() // max(1, x.shape[-1]), weight.shape[0]), least)
+
+
+def _suits(x: Tensor, weight: Tensor, sides: tuple[int, int], least: int) -> bool:
+    """Whether oneDNN can, and is faster: no other types than singles here.
 
     `sides` are those of the result. Of tensors nothing is asked but what they are: subclasses may refuse the rest.
     """
     return (
         math.prod(sides) * x.shape[-1] >= least
         and min(sides) > _THIN
-        and type(x) is type(weight) is Tensor
+        and type(x) in _TENSORS
+        and type(weight) in _TENSORS
         and x.dtype == weight.dtype == torch.float32
-        and x.device.type == weight.device.type == "cpu"
-        and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+        and x.device.type == "cpu"
+        and weight.device.type == "cpu"
         and _has_kernel()
     )
 

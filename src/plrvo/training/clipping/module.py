@@ -19,6 +19,7 @@ from plrvo.training.apart import closeness
 from plrvo.training.clipping.contributions import Contribution
 from plrvo.training.clipping.drawn import Draw, Drawing
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
+from plrvo.training.clipping.linears import use_faster_products, use_products_of_torch
 from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights, with_own_way_back
@@ -232,6 +233,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             recorders = self._recorders(m)
         for name, layer, recorder in recorders:
             self._watch(name or type(layer).__name__, layer, recorder)
+        use_faster_products(unwrapped(m))
         self.watch = Watch(
             unwrapped(m),
             reduction=loss_reduction,
@@ -296,6 +298,7 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     def remove_hooks(self) -> None:
         self.watch.remove()
+        use_products_of_torch(unwrapped(self._module))
         for hook in (*self._hooks, *(hook for hooks in self._of_layer.values() for hook in hooks)):
             hook.remove()
         self._hooks.clear()
