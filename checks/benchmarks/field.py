@@ -1,5 +1,8 @@
 """A step of twelve models from the field: no privacy, Opacus's two modes and ours, which chooses by itself ("auto").
 
+Ours multiplies in linear layers by oneDNN, where torch does by MKL. What of a ratio comes from that shows a step
+without privacy whose products go the same way.
+
 Each contender has a process of its own for one thread and one for two, and they take turns; a ratio is the median over
 the turns of the two times in one turn, which is the time that passes: the machine has to be quiet. What the process
 computes is kept beside it, for one thread: plrvo's noise may be drawn on a core that torch's threads leave free, and
@@ -23,7 +26,7 @@ import transformers  # noqa: F401  (before processes are forked, as is everythin
 
 from checks.benchmarks.field_models import MODELS, parameters_of
 from checks.benchmarks.processes import Contender, Times
-from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, stepping
+from checks.benchmarks.steps import CONTENDERS, GHOST, HOOKS, OURS, PLAIN, PLAIN_FASTER, stepping
 from plrvo.training.memory import keep
 
 THREADS = (1, 2)
@@ -46,7 +49,7 @@ def take_turns(name: str, threads: int) -> dict[str, Any]:
     """Times of every turn by contender and the peak of its memory; of one that cannot do the model, its error."""
     processes = {
         contender: Contender(partial(_stepper, name, contender), FIRST.get(contender, 1), threads)
-        for contender in CONTENDERS
+        for contender in (*CONTENDERS, PLAIN_FASTER)
     }
     errors = {contender: process.error for contender, process in processes.items() if process.error}
     running = {contender: process for contender, process in processes.items() if not process.error}
@@ -85,6 +88,7 @@ def row_of(name: str, turns: dict[int, Any]) -> dict[str, Any]:
         "spread": {str(t): {c: 1e3 * _spread(v) for c, v in of.items()} for t, of in seconds.items()},
         "to_plain": {str(t): {c: _ratio(v, of[PLAIN]) for c, v in of.items()} for t, of in seconds.items()},
         "computed_to_plain": {c: _ratio(v, computed[1][PLAIN]) for c, v in computed[1].items()},
+        "same_products": {str(t): _ratio(of[OURS], of[PLAIN_FASTER]) for t, of in seconds.items()},
         "to_ours": {str(t): {c: _ratio(v, of[OURS]) for c, v in of.items()} for t, of in seconds.items()},
     }
     ratios = row["to_plain"]["1"]
