@@ -36,7 +36,8 @@ layer of its own (DPLSTM), or takes bags in one form only, it is given that.{mis
 
 Torch multiplies singles by MKL, which takes twice as long as oneDNN on this processor, which is not Intel's. plrvo
 takes oneDNN for large products of torch's own linear layers, forward and back (`plrvo.training.clipping.linears`).
-*Same products* is plrvo's time in units of a step without privacy whose products go that way too: what privacy alone costs.
+*Same products* is plrvo's time in units of a step without privacy whose products go that way too: what privacy alone
+costs.
 
 {picture}
 
