@@ -69,6 +69,20 @@ def test_forward_and_back_are_the_products_of_doubles(shape: tuple[int, ...], mo
     assert len(calls) == 4 * matrices._has_kernel()
 
 
+@pytest.mark.parametrize("shape", [(300, WIDTH), (7, 50, WIDTH)])
+def test_outputs_may_be_changed_in_place(shape: tuple[int, ...]) -> None:
+    """As `nn.ReLU(inplace=True)` does."""
+
+    def of_input(layer: nn.Module) -> Tensor:
+        x = normal(*shape).requires_grad_()
+        (found,) = torch.autograd.grad(layer(x).relu_().square().sum(), x)
+        return found
+
+    layer = nn.Linear(WIDTH, WIDER)
+    expected = of_input(layer)
+    assert torch.allclose(of_input(faster(layer)), expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+
+
 def test_it_can_be_gone_back_from_twice() -> None:
     """As a model of forces does, which are gradients of an energy."""
 
