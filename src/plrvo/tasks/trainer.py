@@ -40,6 +40,7 @@ from plrvo.tasks.trainer_plan import Target, planned
 from plrvo.tasks.trainer_weights import refuse_occupied
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping.mode import fitting_mode
+from plrvo.tasks.transformer import LogitsLoss, logits_of
 from plrvo.training.trackers import Tracker, spent
 from plrvo.validate import InvalidArgument
 
@@ -131,6 +132,7 @@ class PrivateTrainer(KeptTrainer):
         self._options: dict[str, Any] = {
             "clipping": clipping,
             "grad_sample_mode": grad_sample_mode,
+        self._lacks_loss = False
             "expected_batch_size": expected_batch_size,
             "noise_generator": noise_generator,
             "sample_generator": sample_generator,
@@ -192,6 +194,7 @@ class PrivateTrainer(KeptTrainer):
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)
             )
+            self._lacks_loss = isinstance(self._criterion, LogitsLoss)
         refuse.refuse_recomputing(trained, self._options["grad_sample_mode"])
         prepared = self.engine.make_private(
             module=shared,
@@ -245,6 +248,17 @@ class PrivateTrainer(KeptTrainer):
         return bool(self._options["grad_sample_mode"] == GradSampleMode.alone)
 
     def _backward(self, batch: Any, part: slice) -> None:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Of evaluations: the model's own, or cross entropy of its logits where it has none."""
+        if not self._lacks_loss:
+            return super().compute_loss(model, inputs, *args, **kwargs)
+        logits = logits_of(model(**{name: value for name, value in inputs.items() if name != "labels"}))
+        return (loss := LogitsLoss()(logits, labels_of(inputs))), {"loss": loss, "logits": logits}
+
+    @property
+    def _plain_kind(self) -> type[KeptTrainer]:
+        return PrivateTrainer
+
         if self._is_alone:
             self._private.backward(batch[part])
             return
