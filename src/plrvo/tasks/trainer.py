@@ -120,6 +120,7 @@ class PrivateTrainer(KeptTrainer):
         refuse.refuse_generation(self, args)
         target = Target(target_epsilon, target_delta, noise)
         plan, args = planned(plan, target, model, args, train_dataset, clipping)  # type: ignore[arg-type]
+        refuse.refuse_schedule(args, train_dataset, eval_dataset)
         kept = refuse.checked_arguments(args, plan)
         self._epochs = Epochs(plan.batch_share, plan.workload.steps)
         first = CountEpochs(self._epochs), ShowSteps(lambda: self.callback_handler.callbacks, self._show)

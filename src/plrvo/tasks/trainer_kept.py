@@ -23,6 +23,7 @@ from plrvo.tasks.trainer_checkpoints import PRIVATE, refuse_earlier
 from plrvo.tasks.trainer_receipt import run_of, task_of
 from plrvo.tasks.trainer_weights import written
 from plrvo.training import PrivacyEngine
+from plrvo.tasks.trainer_schedule import kept_state, load_state
 from plrvo.training.receipts import make_receipt, weights_digest
 from plrvo.validate import InvalidArgument
 
@@ -144,13 +145,11 @@ class KeptTrainer(Trainer):
         self._saved_at = self.state.global_step
         if not self.is_world_process_zero():
             return
-        rates: Any = self.lr_scheduler
-        schedule = {name: value for name, value in rates.state_dict().items() if _is_plain(value)}
         self.engine.save_checkpoint(
             path=Path(output_dir) / PRIVATE,
             module=self._private,
             optimizer=self._noisy,
-            extra={"schedule": schedule, **self._releases.parts()},
+            extra={"schedule": kept_state(self.lr_scheduler), **self._releases.parts()},
         )
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -166,7 +165,7 @@ class KeptTrainer(Trainer):
             )
         releases.check_account(self._budget, kept.get("budget"))
         rates: Any = self.lr_scheduler
-        rates.load_state_dict({**rates.state_dict(), **kept["schedule"]})
+        load_state(rates, kept["schedule"])
         for _ in range(releases.take_up(kept["journal"])):
             if "metrics" not in signature(rates.step).parameters:  # which step where there are metrics
                 rates.step()
@@ -208,10 +207,3 @@ class KeptTrainer(Trainer):
         weights, names = written(folder, trained)
         parts: Any = {"journal": self._releases.journal, "trained": names}
         make_receipt(self.engine, self._noisy, weights, task, run, **parts).write(folder / RECEIPT)
-
-
-def _is_plain(value: Any) -> bool:
-    """What JSON holds: a schedule's functions are made again, not kept."""
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)

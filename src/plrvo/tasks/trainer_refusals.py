@@ -47,6 +47,7 @@ _SHARDS = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_ME
 # How many processes torchrun has started, or an MPI, by whichever name.
 _STARTED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 _DEFAULT_EPOCHS = 3.0  # of TrainingArguments: as good as not given
+_FOLLOWING = ("reduce_lr_on_plateau", "greedy")  # schedules that look at a metric of each evaluation
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
 
 
@@ -90,6 +91,19 @@ def refuse_recomputing(model: Any, mode: str) -> None:
 
 
 def refuse_generation(trainer: Trainer, args: Any) -> None:
+def refuse_schedule(args: Any, examples: Any, evaluated: Any) -> None:
+    """A schedule that follows a metric of the private examples, which no noise hides."""
+    kind = str(getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type))
+    if kind in _FOLLOWING and examples is not None:
+        sets = evaluated.values() if isinstance(evaluated, dict) else [evaluated]
+        if any(each is examples for each in sets):
+            raise InvalidArgument(
+                "lr_scheduler_type",
+                kind,
+                "linear (or another that looks at no metric), or an eval_dataset of public data",
+            )
+
+
     """Evaluation by generated texts, in a class that does not know of it."""
     if getattr(args, "predict_with_generate", False) and not isinstance(trainer, Seq2SeqTrainer):
         raise InvalidArgument(
