@@ -124,3 +124,53 @@ def test_examples_of_which_no_token_counts_do_not_hide_the_loss():
 def test_a_batch_without_labels_is_refused_by_its_columns():
     with pytest.raises(InvalidArgument, match=r"start_positions.*labels"):
         objective_of(nn.Linear(1, 1), {"input_ids": torch.ones(2, 3), "start_positions": torch.ones(2)})
+
+
+class Plain(nn.Module):
+    """A model whose outputs are a dict, a tuple or a tensor, as they are in code that nobody wrote for a library."""
+
+    def __init__(self, form, has_loss):
+        super().__init__()
+        self.form, self.has_loss, self.layer = form, has_loss, nn.Linear(4, 3)
+
+    def forward(self, x, labels=None):
+        logits = self.layer(x)
+        loss = None if labels is None or not self.has_loss else nn.functional.cross_entropy(logits, labels)
+        if self.form == "tensor":
+            return logits
+        if self.form == "tuple":
+            return (logits,) if loss is None else (loss, logits)
+        return {self.form: logits} | ({} if loss is None else {"loss": loss})
+
+
+@pytest.mark.parametrize(
+    ("form", "has_loss"), [("logits", True), ("logits", False), ("tuple", True), ("tensor", False)]
+)
+def test_models_with_plain_outputs_train_and_are_evaluated(tmp_path, form, has_loss):
+    network = Plain(form, has_loss)
+    rows = [{"x": torch.randn(4, generator=seeded(i)), "labels": i % 3} for i in range(24)]
+    made = PrivateTrainer(
+        network,
+        arguments(tmp_path, eval_strategy="steps", eval_steps=3, max_steps=6),
+        train_dataset=rows,
+        eval_dataset=rows,
+        target_epsilon=8.0,
+        compute_metrics=lambda found: {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())},
+    )
+    made.train()
+    tested = made.evaluate()
+    with torch.no_grad():
+        logits = network.layer(torch.stack([row["x"] for row in rows]))
+    labels = torch.tensor([row["labels"] for row in rows])
+    assert tested["eval_loss"] == pytest.approx(float(nn.functional.cross_entropy(logits, labels)), rel=1e-4)
+    assert tested["eval_accuracy"] == pytest.approx(float((logits.argmax(-1) == labels).float().mean()))
+    assert verify(tmp_path / "receipt.json") == []
+
+
+def test_outputs_without_logits_are_refused_in_one_line(tmp_path):
+    rows = [{"x": torch.randn(4), "labels": i % 3} for i in range(24)]
+    made = PrivateTrainer(Plain("scores", False), arguments(tmp_path), train_dataset=rows, target_epsilon=8.0)
+    with pytest.raises(
+        InvalidArgument, match=r"model='outputs scores': expected outputs with `logits`, or a criterion"
+    ):
+        made.train()

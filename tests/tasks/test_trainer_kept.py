@@ -111,17 +111,17 @@ def test_a_callback_that_is_given_the_model_has_seen_it(tmp_path):
 
 def test_an_interrupted_trainer_leaves_its_model_to_be_looked_at(tmp_path):
     trainer = unseeded(tmp_path, settings=SAVING)
-    forward = trainer._backward
+    collate = trainer.data_collator
 
-    def interrupted(*args):
-        if trainer._noisy.steps_taken == 3:
+    def interrupted(rows):
+        if trainer._noisy is not None and trainer._noisy.steps_taken == 3:
             raise KeyboardInterrupt
-        forward(*args)
+        return collate(rows)
 
-    trainer._backward = interrupted
+    trainer.data_collator = interrupted
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
-    assert Journal.open(tmp_path / "journal.jsonl").steps == 3
+    assert list(Journal.open(tmp_path / "journal.jsonl").weights_at) == [2, 3]
 
 
 def test_a_seeded_run_takes_shown_steps_again_bit_by_bit_and_shows_nothing_else(tmp_path):
@@ -142,9 +142,13 @@ def test_a_seeded_run_that_comes_to_other_weights_is_refused_before_they_are_sho
     killed_after(3, made(tmp_path, settings=TESTED, eval_dataset=Rows()))
     other = made(tmp_path, settings=TESTED, eval_dataset=Rows(), callbacks=[look := Killed(None)])
     other._backward, own = lambda *args: (own(*args), other.model.classifier.bias.data.add_(1e-3)), other._backward
-    with pytest.raises(InvalidArgument, match="step 3 has been released with other weights"):
+    with (
+        pytest.raises(InvalidArgument, match="step 3 has been released with other weights"),
+        pytest.warns(UserWarning, match="weights of step 3 were erased.*no repetition"),
+    ):
         other.train(resume_from_checkpoint=True)
     assert look.seen == []
+    assert weights(other.model).isnan().any()  # nor by whoever has the trainer
 
 
 def correlated(module):

@@ -204,6 +204,7 @@ ARGUMENTS = {
     "torch_compile": {"torch_compile": True},
     "include_num_input_tokens_seen": {"include_num_input_tokens_seen": True},
     "auto_find_batch_size": {"auto_find_batch_size": True},
+    "enable_jit_checkpoint": {"enable_jit_checkpoint": True},
 }
 
 

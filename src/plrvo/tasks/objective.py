@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from plrvo.tasks.transformer import LogitsLoss, logits_of
+from plrvo.tasks.transformer import LogitsLoss, logits_of, loss_in
 from plrvo.validate import InvalidArgument
 
 OWN_LOSS = "a criterion: a function of (outputs, labels) that gives a loss for each example, or their mean"
@@ -144,7 +144,7 @@ def _own_losses(model: Any, rows: list[dict[str, Any]]) -> Tensor | None:
             raise InvalidArgument(
                 "train_dataset", "its labels", f"labels that the model takes, or {OWN_LOSS} ({str(error)[:150]})"
             ) from None
-        loss = getattr(outputs, "loss", None)
+        loss = loss_in(outputs)
         if loss is None:
             return None
         if loss.numel() != 1:

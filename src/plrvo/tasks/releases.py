@@ -49,13 +49,16 @@ class Releases:
             self.engine.charge.release(self.journal.steps)
         return permitted
 
-    def take_up(self, known: dict[str, Any]) -> int:
-        """Go on where the checkpoint that knows so much of the journal was written; how many steps are forfeited."""
+    def take_up(self, known: dict[str, Any], *, may_end: bool = False) -> int:
+        """Go on where the checkpoint that knows so much of the journal was written; how many steps are forfeited.
+
+        `may_end` in a run whose weights may be those of the checkpoint if no step is left.
+        """
         reconcile(self.journal, known)
         lost = self.journal.steps - self.optimizer.steps_taken
         if lost <= 0 or self.repeatable:
             return 0
-        self._forfeit(lost)
+        self._forfeit(lost, may_end)
         return lost
 
     @property
@@ -67,9 +70,9 @@ class Releases:
         generator = self.optimizer.generator
         return self.plan.correlation is not None or not isinstance(generator, Keystream) or generator.fixed
 
-    def _forfeit(self, lost: int) -> None:
+    def _forfeit(self, lost: int, may_end: bool) -> None:
         """Count steps that were released after the checkpoint: others in their place would come on top of them."""
-        if self.journal.steps >= self.plan.workload.steps:
+        if self.journal.steps >= self.plan.workload.steps and not may_end:
             raise InvalidArgument(
                 "resume",
                 str(self.folder),

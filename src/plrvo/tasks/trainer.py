@@ -32,12 +32,15 @@ from plrvo.records.folder import LOCK
 from plrvo.records.unit import check_author
 from plrvo.tasks import trainer_refusals as refuse
 from plrvo.tasks.objective import labels_of, objective_of, with_decoder_inputs
-from plrvo.tasks.trainer_callbacks import ShowSteps, Told
+from plrvo.tasks.trainer_callbacks import Told
 from plrvo.tasks.trainer_checkpoints import refuse_uploads, resumed
 from plrvo.tasks.trainer_epochs import CountEpochs, EpochLoader, Epochs
 from plrvo.tasks.trainer_kept import KeptTrainer
 from plrvo.tasks.trainer_plan import Target, planned
+from plrvo.tasks.trainer_signals import Signals
+from plrvo.tasks.trainer_watched import refuse_hooks
 from plrvo.tasks.trainer_weights import refuse_occupied
+from plrvo.tasks.transformer import LogitsLoss, logits_of
 from plrvo.training import PrivacyEngine
 from plrvo.training.clipping.mode import fitting_mode
 from plrvo.training.trackers import Tracker, spent
@@ -117,17 +120,19 @@ class PrivateTrainer(KeptTrainer):
         refuse.refuse_data(model, train_dataset)
         check_author(task or {})
         refuse.refuse_generation(self, args)
+        refuse.refuse_schedule(args, train_dataset, eval_dataset)
         target = Target(target_epsilon, target_delta, noise)
         plan, args = planned(plan, target, model, args, train_dataset, clipping)  # type: ignore[arg-type]
         kept = refuse.checked_arguments(args, plan)
         self._epochs = Epochs(plan.batch_share, plan.workload.steps)
-        first = CountEpochs(self._epochs), ShowSteps(lambda: self.callback_handler.callbacks, self._show)
-        kwargs["callbacks"] = [*first, *(kwargs.get("callbacks") or ())]
+        self._signals = Signals(self._answer_signal)
+        kwargs["callbacks"] = [CountEpochs(self._epochs), *(kwargs.get("callbacks") or ())]
         super().__init__(model=model, args=kept, processing_class=processing_class, **kwargs)
         refuse.refuse_accelerator(self.accelerator)
         self.engine = PrivacyEngine(plan, postprocess=postprocess)
         self._budget = budget if isinstance(budget, Account | None) else Account(budget)
         self._criterion: Any = criterion  # None until the model has been asked
+        self._lacks_loss = False
         self._options: dict[str, Any] = {
             "clipping": clipping,
             "grad_sample_mode": grad_sample_mode,
@@ -164,6 +169,7 @@ class PrivateTrainer(KeptTrainer):
         with ExitStack() as left:
             if self.is_world_process_zero():
                 left.enter_context(locked(output / LOCK, "output_dir"))
+            left.enter_context(self._signals)
             left.callback(self._leave)
             done = super().train(resume_from_checkpoint=folder, ignore_keys_for_eval=ignore_keys_for_eval)
             self._finish()
@@ -188,14 +194,17 @@ class PrivateTrainer(KeptTrainer):
         refuse.refuse_batch(few)
         if self._criterion is None:
             self._criterion = objective_of(trained, few)
+            self._lacks_loss = isinstance(self._criterion, LogitsLoss)
         if self._options["grad_sample_mode"] == "auto":
             self._options["grad_sample_mode"] = fitting_mode(
                 trained, self._clipping, lambda model: self._loss_of(model, few)
             )
         refuse.refuse_recomputing(trained, self._options["grad_sample_mode"])
+        optimizer = self.create_optimizer()
+        refuse_hooks(optimizer)
         prepared = self.engine.make_private(
             module=shared,
-            optimizer=self.create_optimizer(),
+            optimizer=optimizer,
             data_loader=plain,
             criterion=self._loss_of_one if self._is_alone else self._criterion,
             steps_per_epoch=self.args.max_steps,  # one stream of batches, which is cut into epochs here
@@ -238,6 +247,17 @@ class PrivateTrainer(KeptTrainer):
             if not last:
                 self._noisy.step()
         return torch.zeros((), device=self.args.device)  # the loss of private examples is not for the logs
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Of evaluations: the model's own, or cross entropy of its logits where it has none."""
+        if not self._lacks_loss:
+            return super().compute_loss(model, inputs, *args, **kwargs)
+        logits = logits_of(model(**{name: value for name, value in inputs.items() if name != "labels"}))
+        return (loss := LogitsLoss()(logits, labels_of(inputs))), {"loss": loss, "logits": logits}
+
+    @property
+    def _plain_kind(self) -> type[KeptTrainer]:
+        return PrivateTrainer
 
     @property
     def _is_alone(self) -> bool:

@@ -1,14 +1,16 @@
 """What a private trainer keeps: a journal of what was shown, checkpoints that it goes on from, weights with a receipt.
 
-Whatever shows something of a step's weights (an evaluation, a checkpoint, a callback that is given the model, the end
-of the run, even by a crash) is written into the journal before. So the steps of a receipt are never fewer than those of
-which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`).
+Whatever shows something of a step's weights (an evaluation, a checkpoint, own code that is given the model, the end of
+the run, even by a crash) is written into the journal before. So the steps of a receipt are never fewer than those of
+which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`). Where that cannot be written
+down (a full disk, half a step of noise that can be taken again), the weights are erased before anybody has the model.
 """
 
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,9 @@ from plrvo.records.folder import RECEIPT
 from plrvo.tasks.releases import Releases
 from plrvo.tasks.trainer_checkpoints import PRIVATE, refuse_earlier
 from plrvo.tasks.trainer_receipt import run_of, task_of
+from plrvo.tasks.trainer_schedule import kept_state, load_state
+from plrvo.tasks.trainer_signals import Signals
+from plrvo.tasks.trainer_watched import looks_at_logs, looks_at_steps, refuse_hooks
 from plrvo.tasks.trainer_weights import written
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipts import make_receipt, weights_digest
@@ -41,7 +46,10 @@ class KeptTrainer(Trainer):
     _resumes = False
     _shown_at = 0  # the last step of which something was shown
     _saved_at = 0  # the step of the last checkpoint
-    _weights_of: int | None = None  # the step of the best one, where it is loaded at the end
+    _whole_at = 0  # the last step that the optimizer has come to the end of
+    _has_begun = _is_done = _is_erased = False
+    _weights_of: int | None = None  # the step that they are of, where it is not the last: the best, or before lost ones
+    _signals: Signals
 
     def _finish(self) -> None:
         """Weights and receipt."""
@@ -56,32 +64,103 @@ class KeptTrainer(Trainer):
         self.engine.accountant.ended = True  # a step after this one is not in the receipt
         if self._noisy.steps_taken == self.args.max_steps:  # a run that was stopped may be resumed, with its charge
             self.engine.settle()
+        self._is_done = True
         self.accelerator.wait_for_everyone()  # whoever goes on finds weights and receipt
 
     def _leave(self) -> None:
         """However it ends: whoever has the trainer has the model, and another may go on with the run."""
-        with suppress(InvalidArgument, OSError):  # what has ended it, if anything
-            self._show()
-        if self.engine.charge is not None:
-            self.engine.charge.let_go()
+        with self._signals.held():
+            try:
+                if self._has_begun and not self._is_done:
+                    self._write_down_or_erase()
+            finally:
+                if self.engine.charge is not None:
+                    self.engine.charge.let_go()
+
+    def _write_down_or_erase(self) -> None:
+        """Leave nothing in the model that is not in the journal.
+
+        A step that has not come to its end has no weights that a repetition could be compared with. With fresh noise,
+        which nobody repeats, it is counted as it stands.
+        """
+        step, releases, why = self._noisy.steps_taken, self._releases, "the step was not taken to its end"
+        if step <= self._shown_at:
+            return
+        if not self.is_world_process_zero():
+            why = "the first process alone keeps the journal"
+        elif step == self._whole_at or not releases.repeatable:
+            why = "it is no repetition of what the journal has"
+            try:
+                if self._permits(step, True):
+                    return
+            except InvalidArgument:  # what has ended the run, if anything
+                pass
+            except OSError as error:
+                if releases.journal.weights_at.get(step) == self._digest():
+                    return  # the account alone was not told
+                why = str(error)
+        self._erase(step, why)
+
+    def _erase(self, step: int, why: str) -> None:
+        """Weights that nobody has counted, and what they could be computed from."""
+        trained: Any = self.model
+        self._is_erased = True
+        self._noisy.original_optimizer.state.clear()
+        with torch.no_grad():
+            for p in trained.parameters():
+                if p.requires_grad:
+                    p.grad = None
+                    p.fill_(torch.nan)
+        warnings.warn(
+            f"the weights of step {step} were erased, as the journal does not have them ({why}): "
+            "train(resume_from_checkpoint=True) of a new trainer goes on from the last checkpoint",
+            stacklevel=2,
+        )
+
+    @contextmanager
+    def _step_in_one(self) -> Iterator[None]:
+        """What the optimizer takes each step within: it comes to its end, and is written down if somebody may look."""
+        self._signals.go_on()
+        refuse_hooks(self._noisy.original_optimizer, self._noisy._hooks)
+        with self._signals.held():
+            before, self._has_begun = self._noisy.steps_taken, True
+            yield
+            if self._noisy.steps_taken > before:
+                self._whole_at, self._weights_of = self._noisy.steps_taken, None
+                if looks_at_steps(self, self._plain_kind):
+                    self._show()
+
+    def _answer_signal(self) -> None:
+        """Before whoever waits for a signal is told of it: they may look at the model."""
+        if self._releases is not None and self._whole_at == self._noisy.steps_taken > self._shown_at:
+            with suppress(InvalidArgument, OSError):  # what is raised ends the run, which erases what is not there
+                self._permits(self._whole_at, True)
 
     def _show(self) -> None:
         """Before anything is seen of the steps so far, write down that it may be."""
+        if self._is_erased:
+            raise InvalidArgument(
+                "model", "erased weights", "a new trainer and train(resume_from_checkpoint=True): see the warning"
+            )
         step = 0 if self._releases is None else self._noisy.steps_taken
         if step > self._shown_at and not self._permits(step, True):
-            raise InvalidArgument(
-                "resume_from_checkpoint",
-                step,
-                f"the callbacks and evaluations of the run that is resumed: it showed no step before "
-                f"{self._releases.journal.steps} that it had not shown then",
-            )
+            self._refuse_to_show(step)
+
+    def _refuse_to_show(self, step: int) -> None:
+        raise InvalidArgument(
+            "resume_from_checkpoint",
+            step,
+            f"the callbacks and evaluations of the run that is resumed: it showed no step before "
+            f"{self._releases.journal.steps} that it had not shown then",
+        )
 
     def _permits(self, step: int, wanted: bool) -> bool:
         """Whether this step may be seen; every process but the first is blind."""
         if step <= self._shown_at or not self.is_world_process_zero():
             return wanted
-        permitted: bool = self._releases.permits(step, wanted)
-        self._shown_at = step if permitted else self._shown_at
+        with self._signals.held():
+            permitted: bool = self._releases.permits(step, wanted)
+            self._shown_at = step if permitted else self._shown_at
         return permitted
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,6 +203,11 @@ class KeptTrainer(Trainer):
                 "(resume_from_checkpoint=True with load_best_model_at_end=False takes the last ones)",
             )
 
+    @property
+    def _plain_kind(self) -> type[Trainer]:
+        """The class whose methods are known not to look at the model."""
+        return KeptTrainer
+
     def _digest(self) -> str:
         trained: Any = self.model
         return weights_digest(p for p in trained.parameters() if p.requires_grad)
@@ -133,6 +217,7 @@ class KeptTrainer(Trainer):
         output, trained = Path(str(self.args.output_dir)), self.model
         plan: Any = self.engine.plan
         self._releases = Releases(output, plan, self.engine, self._noisy, self._digest)
+        self._noisy.around = self._step_in_one
         if not self._resumes and self.is_world_process_zero():
             self._releases.reserve(self._budget, f"{type(trained).__name__} in {output.name}")
 
@@ -144,13 +229,11 @@ class KeptTrainer(Trainer):
         self._saved_at = self.state.global_step
         if not self.is_world_process_zero():
             return
-        rates: Any = self.lr_scheduler
-        schedule = {name: value for name, value in rates.state_dict().items() if _is_plain(value)}
         self.engine.save_checkpoint(
             path=Path(output_dir) / PRIVATE,
             module=self._private,
             optimizer=self._noisy,
-            extra={"schedule": schedule, **self._releases.parts()},
+            extra={"schedule": kept_state(self.lr_scheduler), **self._releases.parts()},
         )
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -166,25 +249,36 @@ class KeptTrainer(Trainer):
             )
         releases.check_account(self._budget, kept.get("budget"))
         rates: Any = self.lr_scheduler
-        rates.load_state_dict({**rates.state_dict(), **kept["schedule"]})
-        for _ in range(releases.take_up(kept["journal"])):
+        load_state(rates, kept["schedule"])
+        step_of_weights = self._noisy.steps_taken
+        for _ in range(lost := releases.take_up(kept["journal"], may_end=True)):
             if "metrics" not in signature(rates.step).parameters:  # which step where there are metrics
                 rates.step()
+        self._weights_of = step_of_weights if lost else None
         if self.is_world_process_zero():
             releases.go_on_charging(self._budget, kept.get("budget"))
-        self.state.global_step = self._shown_at = self._noisy.steps_taken
+        self.state.global_step = self._shown_at = self._whole_at = self._noisy.steps_taken
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        """As ever, in all processes or in none: a callback of one that stops would leave the others waiting."""
+        """As ever, in all processes or in none: a callback of one that stops would leave the others waiting.
+
+        At the end of a run its weights are given to whoever asks for them (the trackers of `report_to` do).
+        """
         self._agree()
-        wanted = self.control.should_evaluate or self.control.should_save
-        if not self._permitted(self._permits(self._noisy.steps_taken, wanted)) and wanted:
-            self.control.should_evaluate = self.control.should_save = False  # until a repetition has been proved one
+        control, step = self.control, self._noisy.steps_taken
+        logs = self._as_the_first(control.should_log and looks_at_logs(self, self._plain_kind))
+        ends = control.should_training_stop or step >= self.args.max_steps
+        wanted = control.should_evaluate or control.should_save or logs or ends
+        if not self._as_the_first(self._permits(step, wanted)) and wanted:
+            if ends:
+                self._refuse_to_show(step)
+            control.should_evaluate = control.should_save = False  # until a repetition has been proved one
+            control.should_log = control.should_log and not logs
         super()._maybe_log_save_evaluate(*args, **kwargs)
         self._agree()
 
-    def _permitted(self, own: bool) -> bool:
-        """By the first process, which alone knows of the journal."""
+    def _as_the_first(self, own: bool) -> bool:
+        """What the first process says, which alone knows of the journal, and may alone have trackers."""
         if self.args.world_size == 1:
             return own
         asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
@@ -208,10 +302,3 @@ class KeptTrainer(Trainer):
         weights, names = written(folder, trained)
         parts: Any = {"journal": self._releases.journal, "trained": names}
         make_receipt(self.engine, self._noisy, weights, task, run, **parts).write(folder / RECEIPT)
-
-
-def _is_plain(value: Any) -> bool:
-    """What JSON holds: a schedule's functions are made again, not kept."""
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)

@@ -34,6 +34,7 @@ _ARGUMENTS = (
     *("fp16", "deepspeed", "fsdp", "torch_compile", "auto_find_batch_size"),
     *("label_smoothing_factor", "neftune_noise_alpha", "include_num_input_tokens_seen", "use_liger_kernel", "debug"),
     *("optim_target_modules", "parallelism_config", "group_by_length", "use_legacy_prediction_loop"),
+    "enable_jit_checkpoint",  # saves between the gradients and the noise
 )
 _METHODS = (
     *("compute_loss", "training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples"),
@@ -46,6 +47,7 @@ _PLAIN = ("NO", "MULTI_CPU", "MULTI_GPU")  # of accelerate's kinds: every proces
 _SHARDS = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
 # How many processes torchrun has started, or an MPI, by whichever name.
 _STARTED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_FOLLOWING = ("reduce_lr_on_plateau", "greedy")  # schedules that look at a metric of each evaluation
 _DEFAULT_EPOCHS = 3.0  # of TrainingArguments: as good as not given
 _BEFORE_NOISE = ("on_pre_optimizer_step", "on_substep_end")
 
@@ -87,6 +89,19 @@ def refuse_recomputing(model: Any, mode: str) -> None:
             {"use_reentrant": True},
             "use_reentrant False with grad_sample_mode='alone'",
         )
+
+
+def refuse_schedule(args: Any, examples: Any, evaluated: Any) -> None:
+    """A schedule that follows a metric of the private examples, which no noise hides."""
+    kind = str(getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type))
+    if kind in _FOLLOWING and examples is not None:
+        sets = evaluated.values() if isinstance(evaluated, dict) else [evaluated]
+        if any(each is examples for each in sets):
+            raise InvalidArgument(
+                "lr_scheduler_type",
+                kind,
+                "linear (or another that looks at no metric), or an eval_dataset of public data",
+            )
 
 
 def refuse_generation(trainer: Trainer, args: Any) -> None:
@@ -190,13 +205,17 @@ def refuse_overrides(trainer: Trainer, private: type[Trainer]) -> None:
         if getattr(type(trainer), name, None) is not getattr(private, name, None) or name in vars(trainer):
             expected = f"no {name} of its own: the engine takes the steps. A loss goes in as {OWN_LOSS}"
             raise InvalidArgument("trainer", type(trainer).__name__, expected)
+    ours = [kind for kind in private.__mro__ if kind.__module__.startswith("plrvo.")]
+    for name in sorted({name for kind in ours for name in vars(kind) if not hasattr(Trainer, name)}):
+        if getattr(type(trainer), name) is not getattr(private, name):
+            raise InvalidArgument("trainer", type(trainer).__name__, f"another name for {name}: it is taken")
 
 
 def refuse_callback(callback: Any) -> None:
     """One that is called between the backward pass and the noise."""
     kind = callback if isinstance(callback, type) else type(callback)
     for name in _BEFORE_NOISE:
-        if getattr(kind, name, None) is not getattr(TrainerCallback, name) or name in vars(callback):
+        if getattr(kind, name, None) is not getattr(TrainerCallback, name) or name in getattr(callback, "__dict__", {}):
             raise InvalidArgument("callbacks", kind.__name__, f"no {name}: it would see gradients before the noise")
 
 

@@ -7,7 +7,7 @@ that Poisson sampling draws now and then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,9 +71,32 @@ def _one(value: Any) -> Any:
 
 
 def logits_of(outputs: Any) -> torch.Tensor:
-    """The logits among the outputs of a transformer, or of a module that gives nothing else."""
-    logits: torch.Tensor = getattr(outputs, "logits", outputs)
-    return logits
+    """The logits among the outputs of a model, by their name or the first; or of a module that gives nothing else.
+
+    >>> logits_of({"logits": torch.ones(2, 3)}).shape, logits_of((torch.ones(2, 3), None)).shape
+    (torch.Size([2, 3]), torch.Size([2, 3]))
+    """
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
+    if isinstance(found, tuple | list) and found:
+        found = found[0]
+    if not isinstance(found, torch.Tensor):
+        given = ", ".join(map(str, outputs)) if isinstance(outputs, Mapping) else type(outputs).__name__
+        raise InvalidArgument(
+            "model", f"outputs {given}", "outputs with `logits`, or a criterion(outputs, labels) that knows these"
+        )
+    return found
+
+
+def loss_in(outputs: Any) -> torch.Tensor | None:
+    """The loss that a model called with labels gives beside its logits, by its name or in front of them."""
+    if isinstance(outputs, Mapping):
+        found = outputs.get("loss")
+    elif isinstance(outputs, tuple) and not hasattr(outputs, "loss"):
+        found = outputs[0] if len(outputs) > 1 else None
+        found = found if isinstance(found, torch.Tensor) and found.ndim == 0 else None
+    else:
+        found = getattr(outputs, "loss", None)
+    return found
 
 
 class LogitsLoss(nn.CrossEntropyLoss):

@@ -16,7 +16,7 @@ share of the parameters, `sharded`), before any division.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 from weakref import WeakMethod
@@ -92,6 +92,7 @@ class NoiseMixin(_Base):
         self._hooks: list[Callable[[Any], None]] = []
         self._is_stepping = False
         self.average: WeightAverage | None = None  # of these weights, where one is kept
+        self.around: Callable[[], AbstractContextManager[Any]] = nullcontext  # what each step is taken within
         optimizer.register_step_pre_hook(self._refuse_other_callers)
         self._is_sealed = True
 
@@ -301,16 +302,17 @@ class NoiseMixin(_Base):
         if closure is not None:
             with torch.enable_grad():
                 closure()
-        if not self.pre_step():
-            return None
-        self._use_released()
-        self.watch.pause()
-        self._is_stepping = True
-        try:
-            return self.original_optimizer.step()
-        finally:
-            self._is_stepping = False
-            self._hear_again()
+        with self.around():
+            if not self.pre_step():
+                return None
+            self._use_released()
+            self.watch.pause()
+            self._is_stepping = True
+            try:
+                return self.original_optimizer.step()
+            finally:
+                self._is_stepping = False
+                self._hear_again()
 
     def _hear_again(self) -> None:
         """What the loop makes of the module's outputs after the step; after the last one nothing comes of it."""
