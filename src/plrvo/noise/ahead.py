@@ -1,13 +1,15 @@
 """The beginning of a draw, made by a thread of its own before the sums that it is for are there.
 
-A private step adds its noise when all else is done, and while gradients are computed a core may have nothing to do:
-where torch was given fewer threads than this process has cores. Where it uses all of them, a thread more is in its way
-(measured: an eighth slower, on two cores), and nothing is begun.
+A private step adds its noise when all else is done, and while gradients are clipped and summed a core may have nothing
+to do: where torch was given fewer threads than this process has cores. Where it uses all of them, a thread more is in
+its way (measured: an eighth slower, on two cores), and nothing is begun.
 
 The numbers are those that the draw would have made without it: its streams are handed out when it begins, in the order
 in which they would be, and a span is drawn as `spans` would draw it. What was begun is used once, by the noise and in
 the process that began it, for buffers of the sizes and types that it was begun for. Else it is dropped, and its streams
 with it, which nobody has seen.
+
+All memory is asked for by the caller's thread: what a thread of its own frees, the C library keeps for that thread.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plrvo.noise.keystream import Keystream, this_process
-from plrvo.noise.spans import SPAN, Kernel, MakeKernel, Source, as_parts, available_threads, cut, drawn_as
+from plrvo.noise.spans import Kernel, MakeKernel, Source, as_parts, available_threads, cut, drawn_as
 
 MOST = 1 << 21  # numbers that wait in memory, 8 megabytes of singles
 FEWEST = 1 << 15  # below, handing over takes as long as drawing
@@ -30,8 +32,6 @@ FEWEST = 1 << 15  # below, handing over takes as long as drawing
 Rows = Sequence[tuple[int, np.dtype[Any]]]  # sizes and types of buffers
 Kernels = Callable[[Keystream], MakeKernel]  # a shared scale is drawn from the keystream here, for all buffers
 
-# Memory that draws have one after the other: fresh pieces in every step, among what a step allocates, leave gaps in it.
-_ROOMS: list[NDArray[np.uint8]] = []
 _WORKERS: dict[tuple[int, int], ThreadPoolExecutor] = {}  # of this process
 
 
@@ -40,7 +40,7 @@ class Ahead:
 
     def __init__(self, kernels: Kernels, rows: Rows, keystream: Keystream) -> None:
         self._of, self._process = (kernels, list(rows)), this_process()
-        self.make, self._kernel = kernels(keystream), dict[None, Kernel]()
+        self.make = kernels(keystream)
         # A row of one number, repeated without memory, stands for a buffer.
         spans = cut(as_parts([np.broadcast_to(dtype.type(0), size) for size, dtype in rows]))
         self.streams: Sequence[Source] = keystream.streams(len(spans))
@@ -50,15 +50,14 @@ class Ahead:
         self._begin([one for one, total in zip(asked, until, strict=True) if total <= MOST])
 
     def _begin(self, asked: list[tuple[int, np.dtype[Any]]]) -> None:
-        ends = list(accumulate(-(-size * dtype.itemsize // 8) * 8 for size, dtype in asked))
-        self._room = _room(ends[-1] if ends else 0)
-        for number, ((size, dtype), start) in enumerate(zip(asked, [0, *ends], strict=False)):
-            out = self._room[start : start + size * dtype.itemsize].view(dtype)
-            self._drawn[number] = _worker().submit(self._draw, number, out)
+        if not asked:
+            return
+        kernel = self.make(max(size for size, _ in asked))
+        for number, (size, dtype) in enumerate(asked):
+            self._drawn[number] = _worker().submit(self._draw, number, kernel, np.empty(size, dtype))
 
-    def _draw(self, number: int, out: NDArray[Any]) -> NDArray[Any]:
+    def _draw(self, number: int, kernel: Kernel, out: NDArray[Any]) -> NDArray[Any]:
         """In the worker, which has one kernel for all: what that gives is its own until the next draw."""
-        kernel = self._kernel.get(None) or self._kernel.setdefault(None, self.make(SPAN))
         np.copyto(out, kernel.draw(out.size, out.dtype, self.streams[number]))
         return out
 
@@ -70,19 +69,6 @@ class Ahead:
         """The numbers of a span, as soon as they are there; None if the caller has to draw them."""
         found = self._drawn.pop(number, None)
         return None if found is None or found.cancel() else found.result()
-
-    def end(self) -> None:
-        """All was taken: the memory is another draw's."""
-        _ROOMS[:] = [self._room]
-
-
-def _room(size: int) -> NDArray[np.uint8]:
-    """So many bytes, which nobody else has now."""
-    try:
-        found = _ROOMS.pop()
-    except IndexError:
-        found = np.empty(0, np.uint8)
-    return found if found.size >= size else np.empty(size, np.uint8)
 
 
 def is_worth_it(rows: Rows) -> bool:

@@ -118,7 +118,6 @@ def add(
         flats = [spans.Part(row, *where) for row, where in zip(rows, parts, strict=True)]
     if begun is not None and parts is None and begun.is_for(kernels, [(row.size, row.dtype) for row in rows]):
         spans.write(flats, begun, begun.make, add=True)
-        begun.end()
     else:
         keystream = keystream_of(generator)
         spans.write(flats, keystream, kernels(keystream), add=True)
