@@ -22,7 +22,10 @@ from functools import partial
 from typing import Any
 
 import torch
-import transformers  # noqa: F401  (before processes are forked, as is everything that models are made of)
+
+# Before processes are forked, as is everything that models are made of and that noise is drawn with.
+import transformers  # noqa: F401
+from cryptography.hazmat.primitives.ciphers import algorithms  # noqa: F401
 
 from checks.benchmarks.field_models import MODELS, parameters_of
 from checks.benchmarks.processes import Contender, Times

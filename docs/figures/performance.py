@@ -70,7 +70,7 @@ weight gradient; norms come from the factors' products with each other, and one 
 clipped sum (`plrvo.training.clipping`; after Bu et al., 2022). Where the gradient is about as small as its factors, as
 in most convolutions, it is formed at once and the factors are let go. Noise is added into the gradient's own buffer by
 a kernel that stays in the cache and uses every core of torch's. Where torch was given fewer threads than there are
-cores, the first two million numbers are drawn on one of the others while gradients are computed: the same numbers,
+cores, the first two million numbers are drawn on one of the others while gradients are clipped: the same numbers,
 used once.
 
 A step drops much memory that the next one asks for again. On Linux the C library gives it back to the system in

@@ -30,7 +30,7 @@ _OPENING = """## Twelve models from the field {{ #field }}
 Models as users bring them, sized so that a step takes 20 to 500 ms on one core. plrvo chooses its mode by itself
 ("auto") and draws Gamma-PLRV noise from a cipher; Opacus draws Gaussian noise from torch's generator. Times are in
 units of the step without privacy, as medians of the ratios within a turn. With one thread of torch a core has nothing
-to do while gradients are computed; plrvo draws the first numbers of its noise there (`plrvo.noise.ahead`), and what all
+to do while gradients are clipped; plrvo draws the first numbers of its noise there (`plrvo.noise.ahead`), and what all
 its threads compute together is the column *computing*. Memory is the peak of a process of its own. Where Opacus has a
 layer of its own (DPLSTM), or takes bags in one form only, it is given that.{missing}
 

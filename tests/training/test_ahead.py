@@ -1,4 +1,4 @@
-"""Noise drawn while gradients are computed: same runs, and never another noise than that of the step."""
+"""Noise drawn while gradients are clipped: same runs, and never another noise than that of the step."""
 
 import pytest
 import torch
@@ -63,13 +63,14 @@ def test_a_core_to_spare_changes_no_bit(mode, monkeypatch):
 
 
 def test_a_step_has_the_width_that_it_is_entered_with(monkeypatch):
-    """A schedule that moves on when the draw was begun already: the step is charged for the new width, and has it."""
+    """Also if a step failed before a schedule moved on: what it has begun is of the old width, and not taken."""
     widths = []
 
     def note(optimizer):
-        begun = optimizer._begun
+        of_failed = optimizer.rescaled(**{**optimizer._factors_of, "noise": 2 * optimizer._factors_of["noise"]})[0]
+        optimizer._begun = of_failed.begin(optimizer.params, optimizer.generator)
         sums = [torch.zeros_like(p) for p in optimizer.params]
-        optimizer.noise.add_to(sums, Keystream.from_seed(7, "apart"), begun)
+        optimizer.noise.add_to(sums, Keystream.from_seed(7, "apart"), optimizer._begun)
         widths.append(float(torch.cat([t.view(-1) for t in sums]).std() / optimizer.noise.sigma))
 
     _, taken = run(begun=True, monkeypatch=monkeypatch, schedule=True, before_step=note)
@@ -78,7 +79,7 @@ def test_a_step_has_the_width_that_it_is_entered_with(monkeypatch):
     assert all(abs(width - 1) < 0.1 for width in widths)
 
 
-def test_a_pass_without_a_step_leaves_its_noise_to_the_next(monkeypatch):
+def test_passes_begin_nothing_and_a_step_that_fails_leaves_its_noise_to_the_next(monkeypatch):
     monkeypatch.setattr(sampling, "is_worth_it", lambda rows: True)
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
     engine = PrivacyEngine()
@@ -95,11 +96,24 @@ def test_a_pass_without_a_step_leaves_its_noise_to_the_next(monkeypatch):
     for _ in range(3):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), y).backward()
-    begun, position = optimizer._begun, keystream.position
-    optimizer.step()
+    assert optimizer._begun is None  # memory is at its peak
+    assert keystream.position == 0
+    with monkeypatch.context() as failing:
+        failing.setattr(type(optimizer), "clip_and_accumulate", no_memory)
+        with pytest.raises(MemoryError):
+            optimizer.step()
+    begun = optimizer._begun
     assert isinstance(begun, Ahead)
+    optimizer.zero_grad()
+    given(optimizer, 5)
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
     assert optimizer._begun is None
-    assert keystream.position == position == 1
+    assert keystream.position == 1
+
+
+def no_memory(self):
+    raise MemoryError
 
 
 def test_parts_of_a_batch_begin_one_draw_in_the_last(monkeypatch):

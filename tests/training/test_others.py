@@ -16,6 +16,7 @@ def test_copies_and_their_sizes():
     assert placed(Others(0, 2)).tolist() == [[1, 2], [5, 6], [5, 6]]
     assert placed(Others(1, 0, of_others=10.0)).tolist() == [[10, 20], [3, 4], [10, 20]]
     assert placed(Others(1, 0, of_others=10.0, of_row=2.0)).tolist() == [[10, 20], [6, 8], [10, 20]]
+    assert VALUES.tolist() == [[1, 2], [3, 4], [5, 6]]  # as they were
     spiked = placed(Others(0, 1, of_others=10.0, spikes=True))
     assert spiked[0].tolist() == [1, 2]
     assert (spiked[1:] == torch.tensor([3.0, 4.0])).sum(1).tolist() == [1, 1]

@@ -1,14 +1,16 @@
 """The beginning of a draw, made by a thread of its own before the sums that it is for are there.
 
-A private step adds its noise when all else is done, and while gradients are computed a core may have nothing to do:
-where torch was given fewer threads than this process has cores. Where it uses all of them, a thread more is in its way
-(measured: an eighth slower, on two cores), and nothing is begun.
+A private step adds its noise when all else is done, and while gradients are clipped and summed a core may have nothing
+to do: where torch was given fewer threads than this process has cores. Where it uses all of them, a thread more is in
+its way (measured: an eighth slower, on two cores), and nothing is begun.
 
 The numbers are those that the draw would have made without it: of the streams that come next, of which each span is
 drawn as `spans` would draw it. They become the draw's when the noise is added, if the keystream still stands where it
 stood: by the noise and in the process that began it, for buffers of the sizes and types that it was begun for. Else
 (another draw came first, a checkpoint was read, a schedule has changed the noise) what was begun is dropped, nobody has
 seen it, and its streams are drawn from again. So nothing is used twice, and what a seed gives does not depend on cores.
+
+All memory is asked for by the caller's thread: what a thread of its own frees, the C library keeps for that thread.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plrvo.noise.keystream import Keystream, this_process
-from plrvo.noise.spans import SPAN, Kernel, MakeKernel, Source, as_parts, available_threads, cut, drawn_as
+from plrvo.noise.spans import Kernel, MakeKernel, Source, as_parts, available_threads, cut, drawn_as
 
 MOST = 1 << 21  # numbers that wait in memory, 8 megabytes of singles
 FEWEST = 1 << 15  # below, handing over takes as long as drawing
@@ -31,8 +33,6 @@ FEWEST = 1 << 15  # below, handing over takes as long as drawing
 Rows = Sequence[tuple[int, np.dtype[Any]]]  # sizes and types of buffers
 Kernels = Callable[[Keystream], MakeKernel]  # a shared scale is drawn from the keystream here, for all buffers
 
-# Memory that draws have one after the other: fresh pieces in every step, among what a step allocates, leave gaps in it.
-_ROOMS: list[NDArray[np.uint8]] = []
 _WORKERS: dict[tuple[int, int], ThreadPoolExecutor] = {}  # of this process
 
 
@@ -43,7 +43,7 @@ class Ahead:
         self._of, self._process = (kernels, list(rows)), this_process()
         self._keystream = keystream.beforehand()
         self._first = self._keystream.position
-        self.make, self._kernel = kernels(self._keystream), dict[None, Kernel]()
+        self.make = kernels(self._keystream)
         # A row of one number, repeated without memory, stands for a buffer.
         spans = cut(as_parts([np.broadcast_to(dtype.type(0), size) for size, dtype in rows]))
         self.streams: Sequence[Source] = self._keystream.streams(len(spans))
@@ -53,18 +53,17 @@ class Ahead:
         self._begin([one for one, total in zip(asked, until, strict=True) if total <= MOST])
 
     def _begin(self, asked: list[tuple[int, np.dtype[Any]]]) -> None:
-        ends = list(accumulate(-(-size * dtype.itemsize // 8) * 8 for size, dtype in asked))
-        self._room = _room(ends[-1] if ends else 0)
-        for number, ((size, dtype), start) in enumerate(zip(asked, [0, *ends], strict=False)):
-            out = self._room[start : start + size * dtype.itemsize].view(dtype)
+        if not asked:
+            return
+        kernel = self.make(max(size for size, _ in asked))
+        for number, (size, dtype) in enumerate(asked):
             try:
-                self._drawn[number] = _worker().submit(self._draw, number, out)
+                self._drawn[number] = _worker().submit(self._draw, number, kernel, np.empty(size, dtype))
             except RuntimeError:  # no thread to be had, as when Python ends: the caller draws
                 return
 
-    def _draw(self, number: int, out: NDArray[Any]) -> NDArray[Any]:
+    def _draw(self, number: int, kernel: Kernel, out: NDArray[Any]) -> NDArray[Any]:
         """In the worker, which has one kernel for all: what that gives is its own until the next draw."""
-        kernel = self._kernel.get(None) or self._kernel.setdefault(None, self.make(SPAN))
         np.copyto(out, kernel.draw(out.size, out.dtype, self.streams[number]))
         return out
 
@@ -77,19 +76,6 @@ class Ahead:
         """The numbers of a span, as soon as they are there; None if the caller has to draw them."""
         found = self._drawn.pop(number, None)
         return None if found is None or found.cancel() else found.result()
-
-    def end(self) -> None:
-        """All was taken: the memory is another draw's."""
-        _ROOMS[:] = [self._room]
-
-
-def _room(size: int) -> NDArray[np.uint8]:
-    """So many bytes, which nobody else has now."""
-    try:
-        found = _ROOMS.pop()
-    except IndexError:
-        found = np.empty(0, np.uint8)
-    return found if found.size >= size else np.empty(size, np.uint8)
 
 
 def is_worth_it(rows: Rows) -> bool:

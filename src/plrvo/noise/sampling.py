@@ -120,7 +120,6 @@ def add(
     sizes = [(row.size, row.dtype) for row in rows]
     if begun is not None and parts is None and begun.claim(kernels, sizes, keystream):
         spans.write(flats, begun, begun.make, add=True)
-        begun.end()
     else:
         spans.write(flats, keystream, kernels(keystream), add=True)
     for buffer, row in zip(buffers, rows, strict=True):

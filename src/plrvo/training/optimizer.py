@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
-from weakref import WeakMethod
 
 import torch
 from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
@@ -86,7 +85,6 @@ class NoiseMixin(_Base):
         self.draws, self.watch = draws, watch
         watch.draws = draws
         self._begun: Any = None  # noise of the step under way, being drawn
-        watch.on_backward = WeakMethod(self.draw_ahead)
         self.postprocess = postprocess
         self._use(noise, clip)
         self._hooks: list[Callable[[Any], None]] = []
@@ -193,12 +191,12 @@ class NoiseMixin(_Base):
         self._hooks.append(fn)
 
     def draw_ahead(self) -> None:
-        """Begin the noise of this step while its gradients are computed, where a core may have nothing to do.
+        """Begin the noise of this step while gradients are clipped, where a core may have nothing to do.
 
-        Nothing follows if no step does: the next one takes what was begun.
+        Not before: while gradients are computed, memory is at its peak. Of a step that fails the next one takes it.
         """
         is_ours = type(self).add_noise is NoiseMixin.add_noise and not hasattr(self, "world_size")
-        if is_ours and self._begun is None and not self._check_skip_next_step(pop_next=False):
+        if is_ours and self._begun is None:
             self._begun = self.noise.begin(self.params, self.generator)
 
     def add_noise(self) -> None:
@@ -239,6 +237,8 @@ class NoiseMixin(_Base):
         try:
             last = not self._check_skip_next_step(pop_next=False)
             self._settle(last)
+            if last:
+                self.draw_ahead()
             self.clip_and_accumulate()
             self._check_skip_next_step()
             self._is_last_step_skipped = not last

@@ -59,15 +59,18 @@ class Others:
             nearly = drawn.mul_(self.noise * usual(placed)).add_(placed)
             if self.within:
                 nearly = nearly.clamp(*values.aminmax())
-            return torch.where(others, nearly, placed)
+            return torch.where(others, nearly, placed, out=placed)
         if self.of_others == 1.0:
             return placed
-        factors = torch.full((rows, placed.numel() // rows), 1.0 if self.spikes else self.of_others)
-        if self.spikes and factors.numel():
-            where = torch.randint(factors.shape[1], (rows,), generator=own_generator())
+        numbers = placed.numel() // rows
+        if self.spikes and numbers:
+            factors = torch.ones(rows, numbers)
+            where = torch.randint(numbers, (rows,), generator=own_generator())
             factors[torch.arange(rows), where] = self.of_others
-        factors[self.row] = self.of_row
-        return placed * layout.from_rows(factors, placed).to(placed)
+            factors[self.row] = self.of_row
+        else:  # one number for each row, without memory for the rest
+            factors = torch.where(own, self.of_row, self.of_others)[:, None].expand(rows, numbers)
+        return placed.mul_(layout.from_rows(factors, placed).to(placed))
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from plrvo.training.targets import Form, Laid, Seen
 
 _TRIALS = 4  # rows that are tried
 _LARGE = 10_000_000  # numbers in the outputs, beyond which one row is tried
-_NOT_SMALL = 1 << 20  # numbers in the outputs, from which on memory is given back between two times
+_NOT_SMALL = 1 << 18  # numbers in the outputs, from which on memory is given back between two times
 _MOST_TOLD = 3  # tensors of which each may be a constant
 _FEW = 16  # rows: constants of more numbers are not of just this size by chance
 _SIZES = (1e2, 1e4, 1e8, 1e-4)  # times which outputs are tried
@@ -296,6 +296,9 @@ class _Trial:
             for step in self._steps:
                 _carry_out(step, made)
             loss = made.get(id(self._loss))
+            made.clear()  # of it the way back keeps what it needs
+            if self._is_large:
+                give_back()
             if loss is None or not loss.requires_grad:
                 raise CannotReplay("its operations do not lead to it")
             return list(torch.autograd.grad(loss, leaves, allow_unused=True))

@@ -98,7 +98,6 @@ class Watch(Bound):
         self.draws: Draws | None = None  # that steps are settled against, as long as steps are to come
         self.seen_loss = self.is_trying = False
         self.learned_before = False  # whether gradients of this step have gone through to what is in front
-        self.on_backward: Callable[[], Callable[[], None] | None] = lambda: None  # refers to what is told of it
         self.in_backward = False  # whether a loss that was seen is on its way back
         self._undo = [
             # Before any other hook: what those remember of a pass must not be overwritten by the passes of a try.
@@ -373,8 +372,6 @@ class Watch(Bound):
         self.in_backward = True
         self._shards.begin_backward()
         self._unchanged.begin_backward()
-        if (told := self.on_backward()) is not None:
-            told()
 
     def _leave_backward(self) -> None:
         self.in_backward = False
