@@ -18,7 +18,7 @@ def run(*, begun, monkeypatch, schedule=False, before_step=lambda optimizer: Non
     """The weights after a run with seeded keystreams, and in which steps a draw that was begun was taken."""
     monkeypatch.setattr(sampling, "is_worth_it", lambda rows: begun)
     taken = []
-    monkeypatch.setattr(Ahead, "is_for", watched(Ahead.is_for, taken))
+    monkeypatch.setattr(Ahead, "claim", watched(Ahead.claim, taken))
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 40), nn.ReLU(), nn.Linear(40, 4))
     engine = PrivacyEngine()
@@ -45,9 +45,9 @@ def run(*, begun, monkeypatch, schedule=False, before_step=lambda optimizer: Non
     return torch.cat([p.detach().view(-1) for p in module.parameters()]), taken
 
 
-def watched(is_for, taken):
+def watched(claim, taken):
     def wrapped(self, *args):
-        taken.append(is_for(self, *args))
+        taken.append(claim(self, *args))
         return taken[-1]
 
     return wrapped
