@@ -21,6 +21,14 @@ from plrvo.tasks.trainer_signals import Signals
 from plrvo.validate import InvalidArgument
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """Whoever starts the tests in the background has them ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
