@@ -33,7 +33,7 @@ from plrvo.training.call import Call
 from plrvo.training.collated import Collated
 from plrvo.training.layout import Layout, layout_of
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum
-from plrvo.training.own_lengths import RUN, Place, own_lengths
+from plrvo.training.own_lengths import RUN, Guess, Place, guesses
 from plrvo.training.probe import passes_in_eval
 from plrvo.training.recording import Output, Recording
 from plrvo.training.structure import tensors_in
@@ -167,9 +167,9 @@ class Padding:
                 if d != call.dimension:
                     by_length[t.shape[d]].append((number, d))
         for length, places in by_length.items():
-            own = min((own_lengths(call, places, at_end) for at_end in (True, False)), key=lambda t: int(t.sum()))
-            padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]  # not what is empty
-            if padded and self.collated.follows(padded[0], int(own.argmax()), call.rows, length):
+            guess = next(iter(guesses(call, places)), None)
+            padded = [] if guess is None else _padded(guess.own, length)
+            if guess and padded and self.collated.follows(padded[0], int(guess.own.argmax()), call.rows, length):
                 found |= set(places)
         return found
 
@@ -187,7 +187,7 @@ class Padding:
         """Whether anything could be compared; None if nothing was tried, as nothing is padded."""
         if self._now is None:
             return None
-        module, call, layouts = self._now
+        module, call, _ = self._now
         inputs, compared, changing = call.tensors(), None, self._changing[_form(call)]
         self._found = []
         self._on_try(True)
@@ -195,18 +195,34 @@ class Padding:
             with passes_in_eval(module) as outputs:
                 for length in {inputs[i].shape[d] for i, d in changing}:
                     places = [(i, d) for i, d in changing if inputs[i].shape[d] == length]
-                    own, at_end = min(
-                        ((own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
-                        key=lambda found: int(found[0].sum()),
-                    )
-                    padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]
-                    if padded:
-                        found = _compare(module, call, places, own, padded, at_end, outputs, layouts)
-                        compared = bool(compared) or found is not None
-                        self._found += found or []
+                    found = self._try_guesses(guesses(call, places), places, outputs)
+                    compared = found[0] if compared is None or found[0] else compared
+                    self._found += found[1]
         finally:
             self._on_try(False)
         return compared
+
+    def _try_guesses(
+        self, guessed: list[Guess], places: list[Place], outputs: Callable[..., Any]
+    ) -> tuple[bool | None, list[Padded]]:
+        """As `_try`, for places of one length. Of guesses for which as much speaks, one that fits is enough."""
+        module, call, layouts = self._now  # type: ignore[misc]
+        length, refused, compared = call.tensors()[places[0][0]].shape[places[0][1]], None, None
+        for guess in guessed:
+            padded = _padded(guess.own, length)
+            if not padded:
+                continue
+            try:
+                found = _compare(module, call, places, guess.own, padded, guess.at_end, outputs, layouts)
+            except InvalidArgument as error:
+                refused = refused or error
+                continue
+            compared = bool(compared) or found is not None
+            if found:
+                return True, found
+        if refused is not None:
+            raise refused
+        return compared, []
 
 
 def looks_at_padding(loss: Tensor, outputs: Sequence[Output], rows: int, padded: Sequence[Padded]) -> bool | None:
@@ -236,6 +252,11 @@ def looks_at_padding(loss: Tensor, outputs: Sequence[Output], rows: int, padded:
 
 def _form(call: Call) -> tuple[int, ...]:
     return tuple(t.ndim for t in call.tensors())
+
+
+def _padded(own: Tensor, length: int) -> list[int]:
+    """Rows with padding, the shortest first, without those that are nothing else."""
+    return [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]
 
 
 def _compare(
