@@ -8,33 +8,31 @@ dimension that is not of the batch's length for all of them follows the batch.
 Where it is of that length for all of them, the data set may have made it so, or the collate function, by a constant or
 by the longest example that it has ever seen. That one can be told from a constant by an example that is longer still.
 
-The loader is asked beside the steps: whatever it draws from is put back (`own_generators`), as steps would differ from
-those of a run that asks elsewhere. What else a data set counts or reads on with each item is its own affair.
+The loader is asked beside the steps (`questions`): by a worker, where it has some. Without workers, what else than
+generators a data set counts or reads on with each item is its own affair.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from plrvo.training.descendants import not_followed
 from plrvo.training.draws import Draws
-from plrvo.training.own_generators import own_generators_aside
-from plrvo.training.state import generators_aside, seed_all
+from plrvo.training.questions import Failed, ask, fetched
+from plrvo.training.state import seed_all
 from plrvo.training.structure import map_leaves, tensors_in
 
 _OTHERS = 6  # examples, besides a short and the longest one
 _SEED = 21  # of what a data set or a collate function draws while it is asked
 _TEXT = -1  # in the place of a size
 _MOST = 10_000_000  # numbers in an example that is made longer
+Collate = Callable[[list[Any]], Any]
 
 
 class Collated:
@@ -54,40 +52,42 @@ class Collated:
         if indices is None:
             return True
         others = range(0, rows, max(1, rows // _OTHERS))
-        with self._aside() as loader:
-            asked = [_example(loader, indices[row]) for row in dict.fromkeys((short, longest, *others))]
-            found = [_dimensions(loader, example, length) for example in asked]
-            return not all(found) or len(set(found)) > 1 or _grows(loader, asked, found[0] or 0, length)
+        wanted = [indices[row] for row in dict.fromkeys((short, longest, *others))]
+        return self._ask(partial(_follows, indices=wanted, length=length), otherwise=True)
 
-    @contextmanager
-    def _aside(self) -> Iterator[Any]:
-        """The loader, which draws what nobody else does."""
+    def _ask(self, question: Callable[[Any, Any], Any], otherwise: Any) -> Any:
         loader: Any = self._loader()
-        parts = () if loader is None else (loader.dataset, loader.collate_fn)
-        with generators_aside(torch.device("cpu")), own_generators_aside(*parts), not_followed():
-            yield loader
+        try:
+            return otherwise if loader is None else ask(getattr(loader, "with_workers", loader), question)
+        except Failed:
+            return otherwise
 
 
-def _example(loader: Any, index: int) -> list[Any]:
+def _follows(dataset: Any, collate: Collate, *, indices: list[int], length: int) -> bool:
+    asked = [_example(dataset, index) for index in indices]
+    found = [_dimensions(collate, example, length) for example in asked]
+    return not all(found) or len(set(found)) > 1 or _grows(collate, asked, found[0] or 0, length)
+
+
+def _example(dataset: Any, index: int) -> list[Any]:
     """As a list of one; an empty one where it cannot be asked for once more."""
     try:
         seed_all(_SEED)
-        several = getattr(loader.dataset, "__getitems__", None)
-        return [loader.dataset[index]] if several is None else list(several([index]))
+        return fetched(dataset, [index])
     except Exception:
         return []
 
 
-def _dimensions(loader: Any, example: list[Any], length: int) -> int | None:
+def _dimensions(collate: Collate, example: list[Any], length: int) -> int | None:
     """How many dimensions of what the loader makes of this example alone have that length; None if it makes nothing."""
     try:
         seed_all(_SEED)
-        return sum([list(t.shape).count(length) for t in tensors_in(loader.collate_fn(example))]) if example else None
+        return sum([list(t.shape).count(length) for t in tensors_in(collate(example))]) if example else None
     except Exception:
         return None
 
 
-def _grows(loader: Any, asked: list[list[Any]], count: int, length: int) -> bool:
+def _grows(collate: Collate, asked: list[list[Any]], count: int, length: int) -> bool:
     """Whether the collate function, to which all of these are of that length, makes an example longer that exceeds it.
 
     By one, as a function that keeps the longest keeps this one too. Where examples have that length before they are
@@ -99,7 +99,7 @@ def _grows(loader: Any, asked: list[list[Any]], count: int, length: int) -> bool
         return False
     for size in dict.fromkeys(n for n in sizes if n not in (0, length)):  # words, masks and labels together
         longer = map_leaves(example, partial(_stretched, size=size, to=length + 1), until=_is_list)
-        made = _dimensions(loader, longer, length)
+        made = _dimensions(collate, longer, length)
         if made is not None and made < count:
             return True
     return False
