@@ -163,6 +163,33 @@ def _kinds(rows: Rows, value: int) -> tuple[Tensor, Tensor]:
     return stacked([ids for ids, _ in rows]), stacked([kinds for _, kinds in rows], value)
 
 
+def _of_lists(x: Tensor, mask: Any) -> Tensor:
+    return torch.as_tensor(mask).reshape(len(x), -1)
+
+
+def _sorted(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Labels are those of other rows then, which does not matter here."""
+    rows = sorted(rows, key=len, reverse=True)
+    return _real(rows), counts(rows)
+
+
+class Noisy:
+    """A series that is another one each time; lists of a loop hold it as it is."""
+
+    def __init__(self, of: Tensor) -> None:
+        self.of = of
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def tolist(self) -> Any:
+        return self.of.tolist()
+
+
+def _drawn(rows: Rows) -> Rows:
+    return [t.of + torch.randn(t.of.shape) / 10 if isinstance(t, Noisy) else t for t in rows]
+
+
 Case = tuple[Callable[[], nn.Module], Callable[[], Rows], Callable[[Rows], Any]]
 MASKS: dict[str, tuple[Callable[[Rows], Any], Callable[[Tensor, Any], Tensor]]] = {
     "floats": (lambda rows: is_real(rows).float(), lambda x, mask: mask),
@@ -191,6 +218,13 @@ CASES |= {
     "silence, mask": (lambda: Pooled(), lambda: series(20, 60, True), lambda rows: (_real(rows), is_real(rows))),
     "segments padded by 2": (Kinds, lambda: texts("segments"), lambda rows: _kinds(rows, 2)),
     "segments padded by 0": (Kinds, lambda: texts("segments"), lambda rows: _kinds(rows, 0)),
+    "lists of lists": (lambda: Pooled(_of_lists), series, lambda rows: (_real(rows), is_real(rows).tolist())),
+    "the longest first": (Packed, series, lambda rows: _sorted(rows)),
+    "noise": (
+        lambda: Pooled(),
+        lambda: [Noisy(t) for t in series()],
+        lambda rows: (_real(_drawn(rows)), is_real(rows)),
+    ),
     "ages": (Kinds, lambda: texts("ages"), lambda rows: _kinds(rows, 0)),
 }
 
@@ -273,3 +307,40 @@ def test_transformers_with_their_masks(name: str, left: bool, in_the_loop: bool)
         return {"input_ids": stacked(rows, 0, left), "attention_mask": mask, "position_ids": positions}
 
     assert train((make, texts, padded), in_the_loop=in_the_loop, rate=0.4) == STEPS
+
+
+def test_workers_are_asked_too() -> None:
+    assert train((lambda: Pooled(), series, lambda rows: (_real(rows), is_real(rows))), num_workers=1) == STEPS
+
+
+class Speaker(nn.Module):
+    """Says the next word; each position sees those before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(WORDS, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, WORDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.rnn(self.words(ids))[0])  # type: ignore[no-any-return]
+
+
+def test_a_loop_that_shifts_words_and_leaves_padding_out_of_its_loss() -> None:
+    torch.manual_seed(0)
+    module: Any = Speaker()
+    work = plrvo.Workload(0.3, STEPS, 1.0, sum(p.numel() for p in module.parameters()))
+    module, optimizer, loader = PrivacyEngine(plrvo.Plan.certify(plrvo.Gaussian(5.0), work, 1e-3)).make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=DataLoader(Examples(texts()), collate_fn=lambda rows: stacked([t for t, _ in rows])),
+        grad_sample_mode="functorch",
+        sample_generator=torch.Generator().manual_seed(1),
+        noise_generator=torch.Generator().manual_seed(1),
+        steps_per_epoch=STEPS,
+    )
+    for ids in loader:
+        optimizer.zero_grad()
+        labels = ids[:, 1:].masked_fill(ids[:, 1:] == 0, -100)
+        each = nn.functional.cross_entropy(module(ids[:, :-1]).transpose(1, 2), labels, reduction="none")
+        (each.sum(dim=1) / (labels >= 0).sum(dim=1)).mean().backward()
+        optimizer.step()
+    assert optimizer.steps_taken == STEPS

@@ -16,18 +16,24 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor
+from torch.utils.data import default_collate
 
+from plrvo.training.call import Call
 from plrvo.training.draws import Draws
+from plrvo.training.matched import Leaf, Match, match, numbers_in, same
 from plrvo.training.questions import Failed, ask, fetched
 from plrvo.training.state import seed_all
 from plrvo.training.structure import map_leaves, tensors_in
 
+_WHOLE = 2  # batches that are asked for as a whole in vain
+_COMPARED = 4  # rows
 _OTHERS = 6  # examples, besides a short and the longest one
 _SEED = 21  # of what a data set or a collate function draws while it is asked
 _TEXT = -1  # in the place of a size
@@ -40,6 +46,7 @@ class Collated:
 
     def __init__(self, loader: Any, draws: Draws) -> None:
         self._loader, self._draws = weakref.ref(loader), draws
+        self._in_vain = 0  # times that whole batches were asked for
 
     def follows(self, short: int, longest: int, rows: int, length: int) -> bool:
         """Whether a dimension of this length is as long as it is for the longest of these rows of the batch.
@@ -55,12 +62,106 @@ class Collated:
         wanted = [indices[row] for row in dict.fromkeys((short, longest, *others))]
         return self._ask(partial(_follows, indices=wanted, length=length), otherwise=True)
 
+    def given(self, call: Call, wanted: Sequence[int]) -> Given | None:
+        """What the loader gives for some rows of the call alone, the `wanted` ones among them, where it differs.
+
+        None where that is not known: of examples that are drawn anew each time, where the loop makes other inputs of
+        them, where the loader cannot be asked. Nothing that one function makes of single examples differs.
+        """
+        indices = self._draws.under_way(call.rows)
+        if indices is None or not self._may_differ():
+            return None
+        rows = sorted({*wanted, *range(0, call.rows, max(1, call.rows // _OTHERS))})
+        found = self._matched(call, indices, rows, rows)
+        if (found is None or not found.is_complete) and self._in_vain < _WHOLE:
+            # The longest example may be another one, or the rows may be in another order.
+            found = self._matched(call, indices, rows, range(call.rows)) or found
+            self._in_vain += found is None or not found.is_complete
+        return None if found is None else found.given()
+
+    def _may_differ(self) -> bool:
+        """Not where examples are fetched one by one, and put together by torch, which takes them as they are."""
+        loader: Any = self._loader()
+        collate = getattr(loader, "collate_fn", None)
+        collate = getattr(collate, "collate", collate)
+        return loader is not None and (collate is not default_collate or hasattr(loader.dataset, "__getitems__"))
+
+    def _matched(
+        self, call: Call, indices: Sequence[int], rows: Sequence[int], beside: Sequence[int]
+    ) -> _Matched | None:
+        places = [list(beside).index(row) for row in rows]
+        question = partial(_together_and_alone, indices=[indices[row] for row in beside], places=places)
+        made = self._ask(question, otherwise=None)
+        matching = None if made is None else match(call, beside, made[0])
+        return (
+            None
+            if matching is None
+            else _Matched(matching, list(beside), made[0], dict(zip(places, made[1], strict=True)))
+        )
+
     def _ask(self, question: Callable[[Any, Any], Any], otherwise: Any) -> Any:
         loader: Any = self._loader()
         try:
             return otherwise if loader is None else ask(getattr(loader, "with_workers", loader), question)
         except Failed:
             return otherwise
+
+
+@dataclass(frozen=True)
+class Given:
+    """What examples are by themselves: those that are others than in the batch, and which lengths differ."""
+
+    alone: Mapping[int, Call]
+    lengths: set[int]
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """Some rows as they were collated together, and some of them alone, twice."""
+
+    match: Match
+    rows: list[int]  # of the call
+    together: list[Leaf]
+    alone: Mapping[int, tuple[list[Leaf], list[Leaf]]]  # by the place among those together
+
+    @property
+    def is_complete(self) -> bool:
+        return self.match.is_complete
+
+    def given(self) -> Given | None:
+        found, lengths, sizes = dict[int, Call](), set[int](), dict[int, int]()
+        for place, (alone, again) in self.alone.items():
+            if not same(alone, again):  # drawn anew
+                return None
+            place = self.match.place_of(alone, place, self.together, len(self.rows))
+            differing = self.match.differing(self.together, place, alone, len(self.rows))
+            if differing is None:
+                continue
+            row = self.rows[place]
+            call = self.match.alone(row, alone, differing)
+            if call is None:
+                return None
+            found[row], sizes[row] = call, sum(t.numel() for t in call.tensors())
+            lengths |= differing
+        chosen = sorted(found, key=sizes.__getitem__)[:: max(1, len(found) // _COMPARED)][:_COMPARED]
+        return Given({row: found[row] for row in chosen}, lengths)
+
+
+def _together_and_alone(dataset: Any, collate: Collate, *, indices: list[int], places: list[int]) -> Any:
+    """What is made of all these examples, and twice of some alone; fetched anew each time, as it may be changed."""
+    try:
+        seed_all(_SEED)
+        together = numbers_in(collate(fetched(dataset, indices)))
+        alone = []
+        for place in places:
+            twice = []
+            for seed in (_SEED + 1, _SEED + 2):
+                seed_all(seed)
+                twice.append(numbers_in(collate(fetched(dataset, [indices[place]]))))
+            alone.append(tuple(twice))
+        return together, alone
+    except Exception:
+        return None
 
 
 def _follows(dataset: Any, collate: Collate, *, indices: list[int], length: int) -> bool:

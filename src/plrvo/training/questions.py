@@ -47,7 +47,7 @@ def ask(loader: Any, question: Callable[[Any, Any], Answer]) -> Answer:
                 (answer,) = worker
             except Exception as error:
                 raise Failed(f"{type(error).__name__}: {error}") from None
-    return answer  # type: ignore[no-any-return]
+    return answer
 
 
 class _InWorker:
