@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import Subset, default_collate
 
 from plrvo.training.call import Call
 from plrvo.training.draws import Draws
@@ -69,7 +69,7 @@ class Collated:
         them, where the loader cannot be asked. Nothing that one function makes of single examples differs.
         """
         indices = self._draws.under_way(call.rows)
-        if indices is None or not self._may_differ():
+        if indices is None or not self.may_differ():
             return None
         rows = sorted({*wanted, *range(0, call.rows, max(1, call.rows // _OTHERS))})
         found = self._matched(call, indices, rows, rows)
@@ -79,12 +79,15 @@ class Collated:
             self._in_vain += found is None or not found.is_complete
         return None if found is None else found.given()
 
-    def _may_differ(self) -> bool:
-        """Not where examples are fetched one by one, and put together by torch, which takes them as they are."""
+    def may_differ(self) -> bool:
+        """Whether examples may be others in a batch: not where they are fetched one by one, and put together by torch."""
         loader: Any = self._loader()
         collate = getattr(loader, "collate_fn", None)
         collate = getattr(collate, "collate", collate)
-        return loader is not None and (collate is not default_collate or hasattr(loader.dataset, "__getitems__"))
+        dataset = getattr(loader, "dataset", None)
+        while type(dataset) is Subset:
+            dataset = dataset.dataset
+        return collate is not default_collate or hasattr(dataset, "__getitems__")
 
     def _matched(
         self, call: Call, indices: Sequence[int], rows: Sequence[int], beside: Sequence[int]

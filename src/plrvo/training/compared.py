@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,11 +65,10 @@ def compare(
         for row, single in alone.items():
             try:
                 of_alone = numbers(outputs(single))
+                # Of a loss alone: that of the row with its padding.
+                in_batch = _of_row(whole, call, row, layouts) or numbers(outputs(call.single(row)))
             except Exception:  # too short for it, such as for a kernel
                 continue
-            in_batch = _of_row(whole, call, row, layouts)
-            if not in_batch:  # a loss alone: that of the row with its padding
-                in_batch = numbers(outputs(call.single(row)))
             ways = [_pairs(in_batch, of_alone, at_end) for at_end in sides]
             compared |= any(ways)
             fits = next((pairs for pairs in ways if all(close(a, b) for _, (a, b), _ in pairs)), None)
@@ -79,11 +79,11 @@ def compare(
             if all(close(t, again[place]) for place, t in whole.items()):
                 raise PaddingShows
             return None
-        deep = found[:_IN_DEPTH] if in_depth else []
-        # Some modules do something else with one row by itself, such as with rows in lists of lists.
-        deep = [
-            p for p in deep if _is_same(numbers(outputs(call.single(p.row))), _of_row(whole, call, p.row, layouts), p)
-        ]
+        deep = list[Padded]()
+        for p in found[:_IN_DEPTH] if in_depth else ():
+            with suppress(Exception):  # some modules do something else with one row by itself: rows in lists of lists
+                if _is_same(numbers(outputs(call.single(p.row))), _of_row(whole, call, p.row, layouts), p):
+                    deep.append(p)
     for p in deep:
         _compare_in_depth(module, call.single(p.row), alone[p.row], sides, set(p.own))
     return found if compared else None

@@ -46,7 +46,7 @@ def guesses(call: Call, places: list[Place]) -> list[Guess]:
         inputs = _positions(call, places, at_end)
         runs = _found_runs(inputs)
         certain = [own for own, is_certain in runs if is_certain]
-        ways = [(own, False) for own in given] + [(own_lengths(call, places, at_end), False)]
+        ways = [(own, False) for own in given] + [(_together(runs, call, length), False)]
         ways += [(own, True) for own, _ in runs] if len(inputs) > 1 else []
         for own, is_of_one in ways:
             votes = sum(_is_constant_beyond(own, t) for t in inputs.values())
@@ -72,8 +72,11 @@ def _same(one: Guess, other: Guess) -> bool:
 
 def own_lengths(call: Call, places: list[Place], at_end: bool) -> Tensor:
     """How long each row is without padding at its end, or beginning, by the input in which it is longest."""
-    runs = _found_runs(_positions(call, places, at_end))
     whole = call.tensors()[places[0][0]].shape[places[0][1]]
+    return _together(_found_runs(_positions(call, places, at_end)), call, whole)
+
+
+def _together(runs: list[tuple[Tensor, bool]], call: Call, whole: int) -> Tensor:
     found = [own for own, is_certain in runs if is_certain] or [own for own, _ in runs]
     return torch.stack(found).amax(dim=0) if found else torch.full((call.rows,), whole)
 

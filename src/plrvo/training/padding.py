@@ -68,6 +68,7 @@ class Padding:
         self._is_due = False  # whether the batch at hand is tried whatever came of others
         self.collated: Collated | None = None  # what the loader makes of single examples
         self._given: tuple[Given | None] | None = None  # what it makes of those in the batch at hand, once it was asked
+        self._guessed = dict[tuple[Place, ...], list[Guess]]()
         self._now: tuple[nn.Module, Call, Mapping[int, Layout]] | None = None
         self._found: list[Padded] | None = None  # in the batch at hand, if it was tried
         self._turn = 0  # the number of its pass
@@ -82,7 +83,7 @@ class Padding:
         """Refuse a module whose outputs depend on padding; nothing is tried as long as no length follows the batch."""
         form = self._note(call)
         self._seen[form] += 1
-        self._now, self._found, self._given = (module, call, layouts or {}), None, None
+        self._now, self._found, self._given, self._guessed = (module, call, layouts or {}), None, None, {}
         self._turn = 0 if recording is None else recording.turn
         if not self._changing[form]:
             self._changing[form] |= self._following(call, form)
@@ -119,6 +120,7 @@ class Padding:
     def end(self) -> None:
         """The batch has gone back."""
         self._now = self._found = self._given = None
+        self._guessed = {}
 
     def _note(self, call: Call) -> tuple[int, ...]:
         form, sizes = _form(call), [list(t.shape) for t in call.tensors()]
@@ -143,13 +145,14 @@ class Padding:
         if self.collated is None or call.rows < 2 or known:
             return set()
         self._looked[form] += 1
-        if self._looked[form] <= _TRIED or self._is_chosen(form):
-            given = self._by_loader(call)
-            if given is not None and given.alone:
-                return {place for place in _places(call) if call.tensors()[place[0]].shape[place[1]] in given.lengths}
+        is_asked = self._looked[form] <= _TRIED or self._is_chosen(form)
+        given = self._by_loader(call) if is_asked else None
         found = set[Place]()
         for length, places in _by_length(call, _places(call)).items():
-            guess = next(iter(guesses(call, places)), None)
+            if given is not None and length in given.lengths:
+                found |= set(places)
+                continue
+            guess = next(iter(self._guesses(call, places)), None)
             padded = [] if guess is None else _padded(guess.own, length)
             if guess and padded and self.collated.follows(padded[0], int(guess.own.argmax()), call.rows, length):
                 found |= set(places)
@@ -157,15 +160,22 @@ class Padding:
 
     def _by_loader(self, call: Call) -> Given | None:
         """What the loader gives for some rows of the batch at hand, each alone; None where that is not known."""
-        if self.collated is None or call.rows < 2:
+        if self.collated is None or call.rows < 2 or not self.collated.may_differ():
             return None
         if self._given is None:
             wanted = list[int]()  # short ones, and the longest
             for length, places in _by_length(call, _places(call)).items():
-                for guess in guesses(call, places)[:1]:
+                for guess in self._guesses(call, places)[:1]:
                     wanted += [*_padded(guess.own, length)[:_ROWS], int(guess.own.argmax())]
             self._given = (self.collated.given(call, wanted),)
         return self._given[0]
+
+    def _guesses(self, call: Call, places: list[Place]) -> list[Guess]:
+        """Of the batch at hand."""
+        key = tuple(sorted(places))
+        if key not in self._guessed:
+            self._guessed[key] = guesses(call, places)
+        return self._guessed[key]
 
     def _count(self, compared: bool | None) -> None:
         """What came of a try of the batch at hand."""
@@ -185,14 +195,15 @@ class Padding:
         given, self._found = self._by_loader(call), []
         self._on_try(True)
         try:
+            compared, told = None, set[int]()
             if given is not None and given.alone:
-                found = _compared(module, call, given.alone, (True, False), layouts, in_depth=True)
-                self._found = found or []
-                return found is not None
-            compared = None
-            changing = self._changing[_form(call)]
-            for length, places in _by_length(call, changing).items():
-                now, found = self._try_guesses(guesses(call, places), places, length)
+                alone = _compared(module, call, given.alone, (True, False), layouts, in_depth=True)
+                compared, told = alone is not None, given.lengths if alone is not None else told
+                self._found += alone or []
+            for length, places in _by_length(call, self._changing[_form(call)]).items():
+                if length in told:
+                    continue
+                now, found = self._try_guesses(self._guesses(call, places), places, length)
                 compared = now if compared is None or now else compared
                 self._found += found
             return compared
