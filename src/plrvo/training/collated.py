@@ -1,9 +1,10 @@
-"""Whether the loader makes an example longer for the sake of the others in its batch.
+"""What the loader makes of examples alone, and whether it makes one longer for the sake of the others in its batch.
 
 Lengths that change from batch to batch are the sign of padding to the longest. Where all batches are alike (the whole
 data set in each step, or the first batch of a run) nothing changes, and the length of one example decides about all
-others none the less. So examples of the batch at hand, a short one among them, are collated once more, each alone: a
-dimension that is not of the batch's length for all of them follows the batch.
+others none the less. So examples of the batch at hand, a short one among them, are collated once more, together and
+each alone. What differs can be put in the place of a row of the module's inputs (`given`), where those are known again
+(`matched`); and a dimension that is not of the batch's length for all of them follows the batch (`follows`).
 
 Where it is of that length for all of them, the data set may have made it so, or the collate function, by a constant or
 by the longest example that it has ever seen. That one can be told from a constant by an example that is longer still.
@@ -80,7 +81,7 @@ class Collated:
         return None if found is None else found.given()
 
     def may_differ(self) -> bool:
-        """Whether examples may be others in a batch: not where they are fetched one by one, and put together by torch."""
+        """Whether examples may be others in a batch; not where torch puts together what was fetched one by one."""
         loader: Any = self._loader()
         collate = getattr(loader, "collate_fn", None)
         collate = getattr(collate, "collate", collate)

@@ -2,14 +2,18 @@
 
 Where batches are padded to their longest example, the length of one decides how much padding all others get. A model
 that does not mask it (a mean over all positions, a recurrent network read at its end) then gives others another
-gradient because of that one, and no clip bounds it. Lengths that change between passes are the sign of such padding.
-So is a loader that makes an example longer beside a longer one (`collated`), which tells in a first batch, and where
-all are alike. Rows that end (or begin) in a run of one value that is nowhere else, beyond what all rows have of it, are
-tried alone without that run: their outputs must be what they are in the batch, at the positions that are left.
+gradient because of that one, and no clip bounds it. So does a collate function that computes an example's numbers from
+others.
 
-A few batches are tried, and each that is longer than all that were tried: models may go over to other positions or
-frequencies for all rows from some length on (rotary embeddings of `rope_type` dynamic or longrope). Later ones are
-tried as if at random, by their number: loaders are asked beside the steps, by two runs of one seed at the same ones.
+The loader can tell (`collated`): what it makes of an example alone takes the row's place, and outputs and gradients
+must be what they are in the batch (`compared`). It is asked in a first few batches, when lengths change, and in each
+batch that is longer than all that were tried: models may go over to other positions or frequencies for all rows from
+some length on (rotary embeddings of `rope_type` dynamic or longrope). Later batches are tried as if at random, by their
+number: loaders are asked beside the steps, by two runs of one seed at the same ones.
+
+Where it does not tell, lengths that change between passes, or that one example alone does not have, are the sign of
+padding. What that is of a row is guessed (`own_lengths`), and the row tried without it. Of several guesses for which as
+much speaks, all must fail.
 
 A loss in the user's loop may look at padding just as well (a mean over all positions, the last of them): where outputs
 follow the length, a loss of a new form must have no gradient at what a row has beyond its own end, unless the module
