@@ -71,6 +71,31 @@ def test_what_cannot_be_compared_is_not_refused() -> None:
     assert compared("random") is None
 
 
+class Frozen(Pooled):
+    """A part that the user keeps in eval mode: in training it would look at padding."""
+
+    def __init__(self) -> None:
+        super().__init__("masks")
+        self.norm = nn.BatchNorm1d(3, affine=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        there = (x != 0).any(dim=2, keepdim=True)
+        return super().forward(self.norm((x + 0.1 * there).transpose(1, 2)).transpose(1, 2) * there)
+
+
+def test_parts_in_eval_mode_stay_so() -> None:
+    torch.manual_seed(0)
+    module = Frozen().train()
+    module.norm.eval()
+    x = torch.randn(2, 9, 3)
+    x[1, 4:] = 0
+    alone = {1: Call((x[1:, :4],), {}, 1)}
+    assert compare(module, Call((x,), {}, 2), alone, (True,), {}, in_depth=True)
+    module.norm.train()
+    with pytest.raises(PaddingShows):
+        compare(module, Call((x,), {}, 2), alone, (True,), {}, in_depth=True)
+
+
 def test_the_module_is_left_as_it_was() -> None:
     module = Pooled("masks").train()
     module.drop.eval()

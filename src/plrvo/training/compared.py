@@ -154,8 +154,9 @@ def _differ(
 
 
 def _set_modes(module: nn.Module, training: bool) -> None:
-    """In training, but for dropout, which would fall differently in other shapes; or in eval mode."""
-    module.train(training)
+    """As it is in training, but for dropout, which would fall differently in other shapes; or in eval mode."""
+    if not training:
+        module.eval()
     for m in module.modules():
         if isinstance(m, _DropoutNd):
             m.eval()
