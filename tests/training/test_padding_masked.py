@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 import plrvo
 from plrvo.training import PrivacyEngine
+from plrvo.validate import InvalidArgument
 
 CLASSES, WORDS, STEPS = 2, 50, 6
 Rows = list[Any]
@@ -311,6 +312,11 @@ def test_transformers_with_their_masks(name: str, left: bool, in_the_loop: bool)
 
 def test_workers_are_asked_too() -> None:
     assert train((lambda: Pooled(), series, lambda rows: (_real(rows), is_real(rows))), num_workers=1) == STEPS
+
+
+def test_workers_tell_of_models_without_a_mask() -> None:
+    with pytest.raises(InvalidArgument, match="mask the padding"):
+        train((Plain, series, _real), num_workers=1)
 
 
 class Speaker(nn.Module):
