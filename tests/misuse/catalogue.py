@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tests.misuse.calls
 import tests.misuse.carried
+import tests.misuse.collates
 import tests.misuse.fallback
 import tests.misuse.hidden
 import tests.misuse.inside

@@ -47,6 +47,7 @@ class Private:
         clip: float = CLIP,
         clipping: str = "flat",
         workers: int = 0,
+        collate: Any = None,
         **options: Any,
     ) -> None:
         self.plain = module or mlp()
@@ -62,7 +63,7 @@ class Private:
             self.module, self.optimizer, self.loader = self.engine.make_private(
                 module=self.plain,
                 optimizer=torch.optim.SGD(self.plain.parameters(), lr=0.1),
-                data_loader=DataLoader(self.examples, num_workers=workers),
+                data_loader=DataLoader(self.examples, num_workers=workers, collate_fn=collate),
                 grad_sample_mode="auto" if exact else mode,
                 noise_generator=Keystream(bytes(32)),
                 sample_generator=Keystream(bytes(range(32))),

@@ -319,3 +319,52 @@ def test_two_runs_of_one_seed_ask_at_the_same_steps() -> None:
     later = [b - a for a, b in zip(asked_at[0][8:-1], asked_at[0][9:], strict=True)]
     assert 4 < len(later) < 40
     assert len(set(later)) > 3  # no period that lengths could keep time with
+
+
+def given(collate: Any, whole: Any, *, wanted: Any = (), dataset: Any = None) -> Any:
+    """Of a batch of all texts, of which a module is given this."""
+    draws = Draws()
+    draws.drawn(range(COUNT))
+    loader = DataLoader(dataset or Texts(), collate_fn=collate)
+    return Collated(loader, draws).given(Call((whole,), {}, COUNT), wanted)
+
+
+def whole_batch(collate: Any, dataset: Any = None) -> Any:
+    return collate([(dataset or Texts())[i] for i in range(COUNT)])[0]
+
+
+def test_single_examples_take_the_places_of_rows() -> None:
+    """The longest one, the last, is not asked for at first: without it a batch is shorter."""
+    found = given(to_the_longest, whole_batch(to_the_longest))
+    assert found.lengths == {LONG}
+    assert set(found.alone) <= set(range(COUNT - 1))
+    row, call = next(iter(found.alone.items()))
+    assert torch.equal(call.args[0], Texts().texts[row][None])
+    assert given(to_one_length, whole_batch(to_one_length)).alone == {}
+
+
+def test_rows_that_were_sorted_are_told_apart() -> None:
+    found = given(sorted_by_length, whole_batch(sorted_by_length))
+    assert found.lengths == {LONG}
+    order = sorted(range(COUNT), key=lambda i: -len(Texts().texts[i]))
+    assert all(torch.equal(call.args[0][0], Texts().texts[order[row]]) for row, call in found.alone.items())
+
+
+def test_numbers_that_come_from_others_differ() -> None:
+    def centred(rows: list[Any]) -> tuple[Tensor]:
+        x = to_one_length(rows)[0].double()
+        return (x - x.mean(dim=0),)
+
+    found = given(centred, whole_batch(centred))
+    assert found.lengths == set()
+    assert found.alone
+
+
+def test_nothing_is_told_of_what_is_drawn_anew_or_what_a_loop_has_made() -> None:
+    class Drawn(Texts):
+        def __getitem__(self, i: int) -> tuple[Tensor, int]:
+            return self.texts[i] + torch.randint(0, 5, self.texts[i].shape), i % CLASSES
+
+    assert given(to_the_longest, whole_batch(to_the_longest, Drawn()), dataset=Drawn()) is None
+    assert given(to_the_longest, whole_batch(to_the_longest) / 7) is None
+    assert given(None, torch.zeros(COUNT, LONG)) is None  # torch's own function makes no example longer

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from plrvo.training.call import Call
-from plrvo.training.own_lengths import own_lengths
+from plrvo.training.own_lengths import guesses, own_lengths
 
 LONGEST = 12
 LENGTHS = [12, 5, 9, 3, 7, 6, 12, 4]
@@ -98,3 +98,40 @@ def test_labels_to_ignore_tell_nothing_of_the_examples_beside_them() -> None:
 )
 def test_what_is_no_padding(values: Tensor) -> None:
     assert found(values).tolist() == WHOLE.tolist()
+
+
+def best(*inputs: Tensor, **others: object) -> list[tuple[list[int], bool]]:
+    call = Call(inputs, others, len(LENGTHS))
+    places = [(i, 1) for i, t in enumerate(inputs) if t.ndim > 1]
+    return [(guess.own.tolist(), guess.at_end) for guess in guesses(call, places)]
+
+
+def mask() -> Tensor:
+    return torch.arange(LONGEST)[None] < torch.tensor(LENGTHS)[:, None]
+
+
+@pytest.mark.parametrize("as_given", [Tensor.float, Tensor.bool, Tensor.long, Tensor.logical_not])
+def test_a_mask_does_not_say_by_itself_which_of_its_ends_is_padding(as_given: Callable[[Tensor], Tensor]) -> None:
+    assert best(padded(signals(), WITH["zero"]), as_given(mask())) == [(LENGTHS, True)]
+    assert best(padded(signals(), WITH["zero"], left=True), as_given(mask().flip(1))) == [(LENGTHS, False)]
+    noise = torch.randn(len(LENGTHS), LONGEST, 3)
+    assert (LENGTHS, True) in best(noise, as_given(mask()))  # it may be either
+    assert len(best(noise, as_given(mask()))) == 2
+
+
+def test_what_most_inputs_say_counts() -> None:
+    ids = padded(words(), lambda _: torch.tensor(0))
+    segments = (torch.arange(LONGEST)[None] >= torch.arange(2, 10)[:, None]).long()
+    assert best(ids, segments.masked_fill(ids == 0, 2)) == [(LENGTHS, True)]
+
+
+def test_given_lengths_are_believed_before_the_silence_in_which_a_signal_ends() -> None:
+    rows = signals()
+    rows[2][5:] = 0
+    rows[4][3:] = 0
+    values = padded(rows, WITH["zero"])
+    assert best(values)[0][0] != LENGTHS
+    assert best(values, torch.tensor(LENGTHS)) == [(LENGTHS, True)]
+    assert best(values, lengths=LENGTHS) == [(LENGTHS, True)]
+    labels = torch.tensor([12, 3, 3, 3, 3, 3, 3, 3])  # whole numbers that are none
+    assert best(padded(signals(), WITH["zero"]), labels) == [(LENGTHS, True)]

@@ -105,8 +105,10 @@ def test_a_cyclic_sampler_draws_from_one_group_at_a_time_at_its_rate():
 
 
 def test_an_empty_batch_may_be_changed_without_changing_the_next():
-    empty = {"labels": torch.zeros(0), "ids": [torch.zeros(0, 3)]}
-    collate = CollateEmpty(lambda examples: {"labels": examples}, empty)
+    def labelled(rows):
+        return {"labels": torch.stack(rows), "ids": [torch.zeros(len(rows), 3)]}
+
+    collate = CollateEmpty(labelled, torch.ones(4))
     first = collate([])
     first["ids"].append(first.pop("labels"))
     assert collate([]).keys() == {"labels", "ids"}

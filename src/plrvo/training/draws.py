@@ -164,6 +164,11 @@ class WorkersLoader(DataLoader[Any]):
             dataset, batch_sampler=_Ahead(batch_sampler), collate_fn=collate_fn, **options
         )
 
+    @property
+    def with_workers(self) -> DataLoader[Any]:
+        """What a loader with workers may be asked for."""
+        return self._ahead
+
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         batches = iter(self._ahead)
         own = self._draws.current  # which workers have begun

@@ -7,11 +7,18 @@ and time series by their own last value. What all rows have of it is no padding 
 Signals may end in silence, and texts in a word that comes twice, so that one row shows nothing: whole numbers take two
 rows, real numbers half of all. So do values that other rows have among their data (an unknown word that is written as
 padding is, digital silence), and last values that differ from row to row; they count where nothing else is certain.
-Only lengths that follow the batch are looked at, and a wrong guess costs a try.
+
+A mask is made of runs at both ends, and so are kinds of words. So inputs that belong together are asked together: the
+lengths are those beyond which most of them have one value in each row (`guesses`), and a vector of lengths is believed
+before what a signal ends in. Where as much speaks for two guesses, both are given: one wrong guess refuses nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,21 +30,76 @@ _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.i
 Place = tuple[int, int]  # the number of an input tensor, and one of its dimensions
 
 
+@dataclass(frozen=True)
+class Guess:
+    """How long the rows may be."""
+
+    own: Tensor  # of each
+    at_end: bool  # padding follows it, or comes before it
+
+
+def guesses(call: Call, places: list[Place]) -> list[Guess]:
+    """What the rows' lengths may be, the likeliest first; several where as much speaks for each of them."""
+    length = call.tensors()[places[0][0]].shape[places[0][1]]
+    given, found = _given_lengths(call, length), list[tuple[tuple[int, bool], Guess]]()
+    for at_end in (True, False):
+        inputs = _positions(call, places, at_end)
+        runs = _found_runs(inputs)
+        certain = [own for own, is_certain in runs if is_certain]
+        ways = [(own, False) for own in given] + [(_together(runs, call, length), False)]
+        ways += [(own, True) for own, _ in runs] if len(inputs) > 1 else []
+        for own, is_of_one in ways:
+            votes = sum(_is_constant_beyond(own, t) for t in inputs.values())
+            if votes and int(own.max()) and int(own.min()) < length:
+                is_given = any(own is other for other in given)
+                is_certain = is_given or any(torch.equal(own, other) for other in certain) or not is_of_one
+                found.append(((votes + is_given, is_certain), Guess(own, at_end)))
+    if not found:
+        return []
+    best = max(score for score, _ in found)
+    ordered = sorted((guess for score, guess in found if score == best), key=lambda guess: int(guess.own.sum()))
+    several = len({number for number, _ in places}) > 1
+    return [
+        guess
+        for i, guess in enumerate(ordered)
+        if not i or (several and not any(_same(guess, other) for other in ordered[:i]))
+    ]
+
+
+def _same(one: Guess, other: Guess) -> bool:
+    return one.at_end == other.at_end and torch.equal(one.own, other.own)
+
+
 def own_lengths(call: Call, places: list[Place], at_end: bool) -> Tensor:
     """How long each row is without padding at its end, or beginning, by the input in which it is longest."""
-    by_position = dict[Place, Tensor]()
+    whole = call.tensors()[places[0][0]].shape[places[0][1]]
+    return _together(_found_runs(_positions(call, places, at_end)), call, whole)
+
+
+def _together(runs: list[tuple[Tensor, bool]], call: Call, whole: int) -> Tensor:
+    found = [own for own, is_certain in runs if is_certain] or [own for own, _ in runs]
+    return torch.stack(found).amax(dim=0) if found else torch.full((call.rows,), whole)
+
+
+def _positions(call: Call, places: list[Place], at_end: bool) -> dict[Place, Tensor]:
+    """Inputs as (rows, positions, features), with the padding last."""
+    found = dict[Place, Tensor]()
     for number, d in places:
         t = call.tensors()[number]
-        has_rows = t.ndim > call.dimension and t.shape[call.dimension] == call.rows and d != call.dimension
+        has_rows = call.has_rows(t) and d != call.dimension
         # Numbers with more dimensions are images, whose borders are data.
         if has_rows and (t.dtype in _WHOLE or (t.ndim <= 3 and [i for i, _ in places].count(number) == 1)):
             positions = t.detach().movedim((call.dimension, d), (0, 1)).reshape(call.rows, t.shape[d], -1)
-            by_position[number, d] = positions if at_end else positions.flip(1)
-    if any(not _has_ignored(t) for t in by_position.values()):  # labels to ignore are beside examples as long as these
-        by_position = {place: t for place, t in by_position.items() if not _has_ignored(t)}
-    tokens = [t for t in by_position.values() if t.dtype in _WHOLE and t.max() > 1]
-    certain, likely = list[Tensor](), list[Tensor]()
-    for t in by_position.values():
+            found[number, d] = positions if at_end else positions.flip(1)
+    if any(not _has_ignored(t) for t in found.values()):  # labels to ignore are beside examples as long as these
+        found = {place: t for place, t in found.items() if not _has_ignored(t)}
+    return found
+
+
+def _found_runs(inputs: Mapping[Place, Tensor]) -> list[tuple[Tensor, bool]]:
+    """The rows' lengths by each input that has padding, and whether those are certain."""
+    tokens, found = [t for t in inputs.values() if t.dtype in _WHOLE and t.max() > 1], list[tuple[Tensor, bool]]()
+    for t in inputs.values():
         runs, is_certain = _runs(t)
         if runs is None:
             continue
@@ -45,10 +107,26 @@ def own_lengths(call: Call, places: list[Place], at_end: bool) -> Tensor:
             outside = torch.arange(t.shape[1], device=t.device) >= t.shape[1] - runs[:, None]
             if all(bool((other[outside] != other[outside][0]).any()) for other in tokens):
                 continue
-        (certain if is_certain else likely).append(t.shape[1] - runs)
-    whole = call.tensors()[places[0][0]].shape[places[0][1]]
-    found = certain or likely
-    return torch.stack(found).amax(dim=0) if found else torch.full((call.rows,), whole)
+        found.append((t.shape[1] - runs, is_certain))
+    return found
+
+
+def _given_lengths(call: Call, length: int) -> list[Tensor]:
+    """Those that are among the inputs: a whole number for each row, the largest of which is the length of all."""
+    found = list[Tensor]()
+    for t in call.tensors():
+        if call.has_rows(t) and t.numel() == call.rows and t.dtype in _WHOLE[1:]:
+            found.append(t.detach().flatten().long())
+    for given in call.lists():
+        if len(given) == call.rows and all(isinstance(n, (int, np.integer)) for n in given):
+            found.append(torch.tensor([int(n) for n in given]))
+    return [own for own in found if int(own.min()) >= 0 and int(own.max()) == length]
+
+
+def _is_constant_beyond(own: Tensor, positions: Tensor) -> bool:
+    """Whether each row has one value from there on."""
+    within = torch.arange(positions.shape[1], device=positions.device) < own.to(positions.device)[:, None]
+    return positions.shape[2] > 0 and bool((within | _equal(positions, positions[:, -1:])).all())
 
 
 def _has_ignored(positions: Tensor) -> bool:

@@ -2,14 +2,18 @@
 
 Where batches are padded to their longest example, the length of one decides how much padding all others get. A model
 that does not mask it (a mean over all positions, a recurrent network read at its end) then gives others another
-gradient because of that one, and no clip bounds it. Lengths that change between passes are the sign of such padding.
-So is a loader that makes an example longer beside a longer one (`collated`), which tells in a first batch, and where
-all are alike. Rows that end (or begin) in a run of one value that is nowhere else, beyond what all rows have of it, are
-tried alone without that run: their outputs must be what they are in the batch, at the positions that are left.
+gradient because of that one, and no clip bounds it. So does a collate function that computes an example's numbers from
+others.
 
-A few batches are tried, and each that is longer than all that were tried: models may go over to other positions or
-frequencies for all rows from some length on (rotary embeddings of `rope_type` dynamic or longrope). Later ones are
-tried as if at random, by their number: loaders are asked beside the steps, by two runs of one seed at the same ones.
+The loader can tell (`collated`): what it makes of an example alone takes the row's place, and outputs and gradients
+must be what they are in the batch (`compared`). It is asked in a first few batches, when lengths change, and in each
+batch that is longer than all that were tried: models may go over to other positions or frequencies for all rows from
+some length on (rotary embeddings of `rope_type` dynamic or longrope). Later batches are tried as if at random, by their
+number: loaders are asked beside the steps, by two runs of one seed at the same ones.
+
+Where it does not tell, lengths that change between passes, or that one example alone does not have, are the sign of
+padding. What that is of a row is guessed (`own_lengths`), and the row tried without it. Of several guesses for which as
+much speaks, all must fail.
 
 A loss in the user's loop may look at padding just as well (a mean over all positions, the last of them): where outputs
 follow the length, a loss of a new form must have no gradient at what a row has beyond its own end, unless the module
@@ -22,21 +26,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from plrvo.training.call import Call
-from plrvo.training.collated import Collated
-from plrvo.training.layout import Layout, layout_of
+from plrvo.training.collated import Collated, Given
+from plrvo.training.compared import Padded, PaddingShows, compare
+from plrvo.training.layout import Layout
 from plrvo.training.loss_form import ALONE, WITHIN, NotASum
-from plrvo.training.own_lengths import RUN, Place, own_lengths
-from plrvo.training.probe import passes_in_eval
+from plrvo.training.own_lengths import RUN, Guess, Place, guesses
 from plrvo.training.recording import Output, Recording
-from plrvo.training.structure import tensors_in
 from plrvo.validate import InvalidArgument
 
 _TRIED = 3  # batches after the first change of a length
@@ -44,30 +46,12 @@ _IN_VAIN = 8  # batches with padding that could not be taken off, as where one i
 _LOOKED_AT = 8  # batches whose lengths have not changed
 _AGAIN = 64  # one in so many later ones, at random
 _ROWS = 4  # of a batch
-_CLOSE = 1e-3  # relative: other shapes round differently, by far less
-_CLOSE_HALF = 5e-2
 _ZERO = 1e-6  # of a row's gradient: what counts as none
 _KEY = b"plrvo: padding"
 _ONE_LENGTH = (
     "pad (and cut) every example to one length, in the data set or in the loader's collate_fn: a constant of your own "
     "that comes neither from the batch nor from batches before it"
 )
-
-
-@dataclass(frozen=True)
-class Padded:
-    """A row with padding, and what is its own of each tensor that the module gives: (start, length) by dimension."""
-
-    row: int
-    own: Mapping[int, Sequence[tuple[int, int]]]
-
-    def outside(self, place: int, of_row: Tensor) -> Tensor | None:
-        """Where a row's part of that tensor is padding; None where nothing is."""
-        own, outside = self.own.get(place, ()), torch.ones(of_row.shape, dtype=torch.bool, device=of_row.device)
-        if len(own) != of_row.ndim or any(start + n > size for (start, n), size in zip(own, of_row.shape, strict=True)):
-            return None
-        outside[tuple(slice(start, start + length) for start, length in own)] = False
-        return outside if bool(outside.any()) else None
 
 
 class Padding:
@@ -87,6 +71,8 @@ class Padding:
         self._looked, self._longest = Counter[tuple[int, ...]](), dict[tuple[int, ...], int]()
         self._is_due = False  # whether the batch at hand is tried whatever came of others
         self.collated: Collated | None = None  # what the loader makes of single examples
+        self._given: tuple[Given | None] | None = None  # what it makes of those in the batch at hand, once it was asked
+        self._guessed = dict[tuple[Place, ...], list[Guess]]()
         self._now: tuple[nn.Module, Call, Mapping[int, Layout]] | None = None
         self._found: list[Padded] | None = None  # in the batch at hand, if it was tried
         self._turn = 0  # the number of its pass
@@ -101,14 +87,15 @@ class Padding:
         """Refuse a module whose outputs depend on padding; nothing is tried as long as no length follows the batch."""
         form = self._note(call)
         self._seen[form] += 1
-        self._now, self._found = (module, call, layouts or {}), None
+        self._now, self._found, self._given, self._guessed = (module, call, layouts or {}), None, None, {}
         self._turn = 0 if recording is None else recording.turn
         if not self._changing[form]:
             self._changing[form] |= self._following(call, form)
         longest = max((call.tensors()[i].shape[d] for i, d in self._changing[form]), default=0)
         self._is_due = longest > self._longest.get(form, 0)
         known = self._tried[form] >= _TRIED or self._in_vain[form] >= _IN_VAIN
-        if self._changing[form] and (self._is_due or not known or self._is_chosen(form)):
+        is_wanted = self._changing[form] and (self._is_due or not known or self._is_chosen(form))
+        if is_wanted or (self._given and self._given[0] and self._given[0].alone):
             self._count(self._try())
 
     def check_loss(self, loss: Tensor, outputs: Sequence[Output], rows: int, form: int) -> None:
@@ -136,7 +123,8 @@ class Padding:
 
     def end(self) -> None:
         """The batch has gone back."""
-        self._now = self._found = None
+        self._now = self._found = self._given = None
+        self._guessed = {}
 
     def _note(self, call: Call) -> tuple[int, ...]:
         form, sizes = _form(call), [list(t.shape) for t in call.tensors()]
@@ -161,17 +149,37 @@ class Padding:
         if self.collated is None or call.rows < 2 or known:
             return set()
         self._looked[form] += 1
-        found, by_length = set[Place](), defaultdict[int, list[Place]](list)
-        for number, t in enumerate(call.tensors()):
-            for d in range(t.ndim if call.has_rows(t) and t.numel() else 0):
-                if d != call.dimension:
-                    by_length[t.shape[d]].append((number, d))
-        for length, places in by_length.items():
-            own = min((own_lengths(call, places, at_end) for at_end in (True, False)), key=lambda t: int(t.sum()))
-            padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]  # not what is empty
-            if padded and self.collated.follows(padded[0], int(own.argmax()), call.rows, length):
+        is_asked = self._looked[form] <= _TRIED or self._is_chosen(form)
+        given = self._by_loader(call) if is_asked else None
+        found = set[Place]()
+        for length, places in _by_length(call, _places(call)).items():
+            if given is not None and length in given.lengths:
+                found |= set(places)
+                continue
+            guess = next(iter(self._guesses(call, places)), None)
+            padded = [] if guess is None else _padded(guess.own, length)
+            if guess and padded and self.collated.follows(padded[0], int(guess.own.argmax()), call.rows, length):
                 found |= set(places)
         return found
+
+    def _by_loader(self, call: Call) -> Given | None:
+        """What the loader gives for some rows of the batch at hand, each alone; None where that is not known."""
+        if self.collated is None or call.rows < 2 or not self.collated.may_differ():
+            return None
+        if self._given is None:
+            wanted = list[int]()  # short ones, and the longest
+            for length, places in _by_length(call, _places(call)).items():
+                for guess in self._guesses(call, places)[:1]:
+                    wanted += [*_padded(guess.own, length)[:_ROWS], int(guess.own.argmax())]
+            self._given = (self.collated.given(call, wanted),)
+        return self._given[0]
+
+    def _guesses(self, call: Call, places: list[Place]) -> list[Guess]:
+        """Of the batch at hand."""
+        key = tuple(sorted(places))
+        if key not in self._guessed:
+            self._guessed[key] = guesses(call, places)
+        return self._guessed[key]
 
     def _count(self, compared: bool | None) -> None:
         """What came of a try of the batch at hand."""
@@ -180,7 +188,7 @@ class Padding:
         call, form = self._now[1], _form(self._now[1])
         self._tried[form] += compared
         self._in_vain[form] += not compared
-        longest = max(call.tensors()[i].shape[d] for i, d in self._changing[form])
+        longest = max((call.tensors()[i].shape[d] for i, d in self._changing[form]), default=0)
         self._longest[form] = max(longest, self._longest.get(form, 0))
 
     def _try(self) -> bool | None:
@@ -188,25 +196,63 @@ class Padding:
         if self._now is None:
             return None
         module, call, layouts = self._now
-        inputs, compared, changing = call.tensors(), None, self._changing[_form(call)]
-        self._found = []
+        given, self._found = self._by_loader(call), []
         self._on_try(True)
         try:
-            with passes_in_eval(module) as outputs:
-                for length in {inputs[i].shape[d] for i, d in changing}:
-                    places = [(i, d) for i, d in changing if inputs[i].shape[d] == length]
-                    own, at_end = min(
-                        ((own_lengths(call, places, at_end), at_end) for at_end in (True, False)),
-                        key=lambda found: int(found[0].sum()),
-                    )
-                    padded = [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]
-                    if padded:
-                        found = _compare(module, call, places, own, padded, at_end, outputs, layouts)
-                        compared = bool(compared) or found is not None
-                        self._found += found or []
+            compared, told = None, set[int]()
+            if given is not None and given.alone:
+                alone = _compared(module, call, given.alone, (True, False), layouts, in_depth=True)
+                compared, told = alone is not None, given.lengths if alone is not None else told
+                self._found += alone or []
+            for length, places in _by_length(call, self._changing[_form(call)]).items():
+                if length in told:
+                    continue
+                now, found = self._try_guesses(self._guesses(call, places), places, length)
+                compared = now if compared is None or now else compared
+                self._found += found
+            return compared
         finally:
             self._on_try(False)
-        return compared
+
+    def _try_guesses(self, guessed: list[Guess], places: list[Place], length: int) -> tuple[bool | None, list[Padded]]:
+        """As `_try`, for places of one length. Of guesses for which as much speaks, one that fits is enough."""
+        module, call, layouts = self._now  # type: ignore[misc]
+        refused, compared = None, None
+        for guess in guessed:
+            padded = _padded(guess.own, length)
+            if not padded:
+                continue
+            alone = {}
+            for row in padded[:: max(1, len(padded) // _ROWS)][:_ROWS]:
+                kept = int(guess.own[row])
+                own = (0 if guess.at_end else length - kept, kept)
+                alone[row] = call.single(row).cut(dict.fromkeys(places, own))
+            try:
+                found = _compared(module, call, alone, (guess.at_end,), layouts)
+            except InvalidArgument as error:
+                refused = refused or error
+                continue
+            compared = bool(compared) or found is not None
+            if found:
+                return True, found
+        if refused is not None:
+            raise refused
+        return compared, []
+
+
+def _compared(module: nn.Module, *how: Any, **more: Any) -> list[Padded] | None:
+    try:
+        return compare(module, *how, **more)
+    except PaddingShows:
+        raise InvalidArgument(
+            "module",
+            type(module).__name__,
+            "outputs and gradients of an example that do not change with its padding, or with others in its batch; "
+            "inputs are padded to the longest of their batch, so that one example changes what others contribute: "
+            "mask the padding (an attention mask, means over real positions, recurrent networks read where the "
+            "example ends), compute what inputs are (normalise, number) from an example's own positions, or "
+            f"{_ONE_LENGTH}. {ALONE}",
+        ) from None
 
 
 def looks_at_padding(loss: Tensor, outputs: Sequence[Output], rows: int, padded: Sequence[Padded]) -> bool | None:
@@ -238,86 +284,19 @@ def _form(call: Call) -> tuple[int, ...]:
     return tuple(t.ndim for t in call.tensors())
 
 
-def _compare(
-    module: nn.Module,
-    call: Call,
-    places: list[Place],
-    own: Tensor,
-    padded: list[int],
-    at_end: bool,
-    outputs: Callable[..., Any],
-    layouts: Mapping[int, Layout],
-) -> list[Padded] | None:
-    """The rows that were tried, of those that are padded; None if nothing could be compared."""
-    length = call.tensors()[places[0][0]].shape[places[0][1]]
-    whole, tried = _numbers(outputs(call)), list[Padded]()
-    compared = False
-    for row in padded[:: max(1, len(padded) // _ROWS)][:_ROWS]:
-        kept = int(own[row])
-        start = 0 if at_end else length - kept
-        try:
-            alone = _numbers(outputs(call.single(row).cut(dict.fromkeys(places, (start, kept)))))
-        except Exception:  # too short for it, such as for a kernel
-            continue
-        in_batch = _of_row(whole, call, row, layouts)
-        if not in_batch:  # a loss alone: that of the row with its padding
-            in_batch = _numbers(outputs(call.single(row)))
-        both = [
-            (place, _common(t, alone[place], at_end))
-            for place, t in in_batch.items()
-            if place in alone and t.ndim == alone[place].ndim and alone[place].numel()
-        ]
-        compared |= bool(both)
-        if all(_close(a, b) for _, ((a, b), _) in both):
-            tried.append(Padded(row, {place: where for place, (_, where) in both}))
-            continue
-        again = _numbers(outputs(call, seed=1))
-        if all(_close(t, again[place]) for place, t in whole.items()):
-            raise InvalidArgument(
-                "module",
-                type(module).__name__,
-                "outputs of an example that do not change with its padding; inputs are padded to the longest of their "
-                "batch, so that one example changes what others contribute: mask the padding (an attention mask, "
-                "means over real positions, recurrent networks read where the example ends), or "
-                f"{_ONE_LENGTH}. {ALONE}",
-            )
-        return None
-    return tried if compared else None
+def _padded(own: Tensor, length: int) -> list[int]:
+    """Rows with padding, the shortest first, without those that are nothing else."""
+    return [row for row in own.argsort().tolist() if 0 < own[row] <= length - RUN]
 
 
-def _numbers(output: Any) -> dict[int, Tensor]:
-    """By their places among all tensors of an output."""
-    return {place: t.detach() for place, t in enumerate(tensors_in(output)) if t.is_floating_point()}
+def _places(call: Call) -> list[Place]:
+    """All dimensions but those of the rows."""
+    inputs = enumerate(call.tensors())
+    return [(n, d) for n, t in inputs if call.has_rows(t) and t.numel() for d in range(t.ndim) if d != call.dimension]
 
 
-def _of_row(outputs: Mapping[int, Tensor], call: Call, row: int, layouts: Mapping[int, Layout]) -> dict[int, Tensor]:
-    """A row of the outputs that have rows; all positions may lie in the first dimension."""
-    found = {}
-    for place, t in outputs.items():
-        layout = layout_of(t, layouts.get(place), call.rows, call.dimension)
-        if layout is None and call.dimension == 0 and Layout(0).fits(t, call.rows):
-            layout = Layout(0)
-        if layout is not None:
-            found[place] = layout.of(t, call.rows, [row])
+def _by_length(call: Call, places: Iterable[Place]) -> dict[int, list[Place]]:
+    found, inputs = defaultdict[int, list[Place]](list), call.tensors()
+    for number, d in places:
+        found[inputs[number].shape[d]].append((number, d))
     return found
-
-
-def _common(long: Tensor, short: Tensor, at_end: bool) -> tuple[tuple[Tensor, Tensor], list[tuple[int, int]]]:
-    """Both at the positions that both have, and where those are in the long one."""
-    where = []
-    for d, (a, b) in enumerate(zip(long.shape, short.shape, strict=True)):
-        both = min(a, b)
-        where.append((0 if at_end else a - both, both))
-        long = long.narrow(d, *where[-1])
-        short = short.narrow(d, 0 if at_end else b - both, both)
-    return (long, short), where
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    """Numbers that are none equal anything: they tell nothing."""
-    halves = one.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled(one.device.type)
-    difference = torch.nan_to_num((one.double() - other.double()).abs(), 0.0, 0.0)
-    size = torch.nan_to_num(one.double().abs(), 0.0, 0.0)
-    if not difference.numel():
-        return True
-    return bool(difference.max() <= (_CLOSE_HALF if halves else _CLOSE) * size.max() + 1e-30)

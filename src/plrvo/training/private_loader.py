@@ -18,9 +18,8 @@ from plrvo.training.descendants import not_followed
 from plrvo.training.draws import Draws, WorkersLoader
 from plrvo.training.ftrl.order import OrderedBatches
 from plrvo.training.mechanism import Mechanism
-from plrvo.training.own_generators import own_generators_aside
 from plrvo.training.randomness import same_in_all_processes
-from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, no_examples, size_of
+from plrvo.training.sampler import CollateEmpty, PoissonSampler, lengths_of, size_of
 
 AnySampler = PoissonSampler | OrderedBatches
 _FOLLOWED = 8  # batches of a pass
@@ -87,9 +86,12 @@ def private_loader(
     loader: DataLoader[Any], sampler: AnySampler, batch_first: bool, *, alone: bool = False, seeded: bool = False
 ) -> DataLoader[Any]:
     """The caller's loader with another sampler, which has an answer for a batch of no examples."""
-    collate = CollateAlone(loader.collate_fn, seeded) if alone else _with_empty(loader, batch_first)
+    with_empty = CollateEmpty(loader.collate_fn, loader.dataset, dimension=0 if batch_first else 1)
+    collate = CollateAlone(loader.collate_fn, seeded) if alone else with_empty
     dataset: Any = FetchAlone(loader.dataset, seeded) if alone else loader.dataset
     if not loader.num_workers:
+        if not alone:
+            with_empty.learn()
         own = _OwnLoader(
             dataset,
             batch_sampler=sampler,
@@ -110,12 +112,5 @@ def private_loader(
         pin_memory=loader.pin_memory,
         worker_init_fn=loader.worker_init_fn,
         persistent_workers=loader.persistent_workers,
+        multiprocessing_context=loader.multiprocessing_context,
     )
-
-
-def _with_empty(loader: DataLoader[Any], batch_first: bool) -> CollateEmpty:
-    """Collated once here, so that an empty batch has the form of a full one from the first step on."""
-    fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
-    with own_generators_aside(loader.dataset, loader.collate_fn):
-        one = loader.collate_fn(fetch([0]))
-    return CollateEmpty(loader.collate_fn, no_examples(one, dimension=0 if batch_first else 1))

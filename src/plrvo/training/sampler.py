@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Sampler, get_worker_info
 
 from plrvo.noise import Keystream
 from plrvo.training.draws import Draws
+from plrvo.training.own_generators import own_generators_aside
 from plrvo.training.passes import Passes
+from plrvo.training.questions import fetched
+from plrvo.training.state import generators_aside
 from plrvo.training.structure import map_leaves
 from plrvo.validate import InvalidArgument, positive_integer, rate
 
@@ -139,13 +142,28 @@ class CyclicSampler(PoissonSampler):
 
 
 class CollateEmpty:
-    """A collate function that has an answer for a batch of no examples."""
+    """A collate function that has an answer for a batch of no examples: the first example's, without that one.
 
-    def __init__(self, collate: Callable[[list[Any]], Any], empty: Any) -> None:
-        self.collate, self.empty = collate, empty
+    It learns it where it collates its first batch: with workers that is in each of them, and nowhere else.
+    """
+
+    def __init__(self, collate: Callable[[list[Any]], Any], dataset: Any, dimension: int = 0) -> None:
+        self.collate, self._dataset, self._dimension = collate, dataset, dimension
+        self._empty: list[Any] = []  # of one
+
+    def learn(self) -> None:
+        """From here on an empty batch has the form of a full one."""
+        if not self._empty:
+            info = get_worker_info()
+            dataset = self._dataset if info is None else info.dataset
+            with generators_aside(torch.device("cpu")), own_generators_aside(dataset, self.collate):
+                self._empty.append(no_examples(self.collate(fetched(dataset, [0])), self._dimension))
 
     def __call__(self, examples: list[Any]) -> Any:
-        return self.collate(examples) if len(examples) else copy.deepcopy(self.empty)  # whoever gets it may change it
+        self.learn()
+        if len(examples):
+            return self.collate(examples)
+        return copy.deepcopy(self._empty[0])  # whoever gets it may change it
 
 
 def no_examples(batch: Any, dimension: int) -> Any:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from plrvo.training.descendants import not_followed
 from plrvo.training.kept import tensor_bits
-from plrvo.training.own_generators import own_generators_aside
+from plrvo.training.questions import ask, fetched
 from plrvo.training.sharded import RefusedElsewhere, is_sharded
-from plrvo.training.state import generators_aside, seed_all
+from plrvo.training.state import seed_all
 from plrvo.training.structure import leaves
 from plrvo.validate import InvalidArgument
 
@@ -124,17 +124,16 @@ def _parameters(module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterable
 
 def _examples(loader: DataLoader[Any], size: int) -> str | None:
     """A digest of some examples as they are collated; None if they are others when they are fetched again."""
-    fetch = getattr(loader.dataset, "__getitems__", lambda indices: [loader.dataset[i] for i in indices])
-    picked = sorted({i * (size - 1) // (_FEW - 1) for i in range(_FEW)})
+    return ask(loader, partial(_asked_twice, picked=sorted({i * (size - 1) // (_FEW - 1) for i in range(_FEW)})))
 
+
+def _asked_twice(dataset: Any, collate: Callable[[list[Any]], Any], *, picked: list[int]) -> str | None:
     def once() -> str:
-        with not_followed(), generators_aside(torch.device("cpu")):
-            seed_all(_SEED)
-            return _digest(_content(leaf) for i in picked for leaf in leaves(loader.collate_fn(fetch([i]))))
+        seed_all(_SEED)
+        return _digest(_content(leaf) for i in picked for leaf in leaves(collate(fetched(dataset, [i]))))
 
-    with own_generators_aside(loader.dataset, loader.collate_fn):  # not between the two: they may differ elsewhere
-        first = once()
-        return first if once() == first else None
+    first = once()
+    return first if once() == first else None
 
 
 def _content(leaf: Any) -> bytes:
