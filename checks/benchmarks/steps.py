@@ -20,7 +20,7 @@ from plrvo.accounting.exact import default_cell
 from plrvo.noise import GridNoise
 from plrvo.tasks.vision.models import build_model
 from plrvo.training import PrivacyEngine
-from plrvo.training.clipping.linears import use_faster_products
+from plrvo.training.clipping.linears import Lent
 
 PLAIN, OURS, HOOKS, GHOST = "no privacy", "plrvo", "Opacus hooks", "Opacus ghost"
 CONTENDERS = (PLAIN, OURS, HOOKS, GHOST)
@@ -104,7 +104,7 @@ def stepping(
                 module=module, optimizer=optimizer, data_loader=data, grad_sample_mode=mode
             )
         elif contender == PLAIN_FASTER:
-            use_faster_products(module)
+            Lent(module)
         elif contender != PLAIN:
             mode = contender.removeprefix("Opacus ")
             module, optimizer, *rest = opacus.PrivacyEngine().make_private(

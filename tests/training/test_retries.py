@@ -25,7 +25,7 @@ def run(step: float, took: float, steps: int = 10) -> tuple[Retries, Clock]:
     retries = Retries(clock)
     for number in range(steps):
         if number == 3:
-            with retries.timed("loss"):
+            with retries.timed("loss", again=True):
                 clock.now += took
         clock.now += step
         retries.passed()
@@ -49,6 +49,16 @@ def test_what_was_never_timed_is_as_often_as_it_may_be() -> None:
     assert retries.one_in("module", LEAST) == LEAST
 
 
+def test_first_tries_set_no_price_and_one_slow_try_does_not_stick() -> None:
+    retries, clock = run(0.2, 0.01)
+    with retries.timed("loss", again=False):
+        clock.now += 1e6
+    for _ in range(2):
+        assert retries.one_in("loss", LEAST) == LEAST
+        with retries.timed("loss", again=True):
+            clock.now += 1e6  # a machine that slept
+
+
 def test_a_pause_makes_tries_no_more_frequent() -> None:
     """A step beside an evaluation of an hour: the shortest of the latest steps counts."""
     retries, clock = run(0.2, 4.0)
@@ -63,7 +73,7 @@ def test_a_try_that_fails_is_timed_too() -> None:
     retries = Retries(clock)
     clock.now += 0.1
     retries.passed()
-    with suppress(ValueError), retries.timed("module"):
+    with suppress(ValueError), retries.timed("module", again=True):
         clock.now += 5.0
         raise ValueError("refused")
     assert retries.one_in("module", LEAST) == LEAST * RAREST

@@ -24,7 +24,6 @@ from plrvo.tasks.preset import Task, whole_batches
 from plrvo.tasks.settings import Settings, Streams, build_optimizer
 from plrvo.training import PoissonSampler, PrivacyEngine
 from plrvo.training.averaging import WeightAverage
-from plrvo.training.clipping.linears import use_faster_products
 from plrvo.training.loop import Metrics, Run, Watcher, record, train
 from plrvo.training.pace import Pace
 from plrvo.training.plain import PlainOptimizer, summed
@@ -121,7 +120,6 @@ def run_plain(
 ) -> list[dict[str, Any]]:
     """Train without privacy on the same kind of batches; returns the metrics over steps."""
     settings.check()
-    use_faster_products(module)  # as in private runs, which are compared with this one
     sampler = PoissonSampler(
         size=task.size,
         sample_rate=work.sample_rate,

@@ -62,11 +62,8 @@ class Padding:
         # By the form of a call, as calls of two forms may take turns: the sizes of the first pass, and what changes.
         self._sizes: dict[tuple[int, ...], list[list[int]]] = {}
         self._changing: dict[tuple[int, ...], set[Place]] = {}
-        self._tried, self._in_vain, self._losses = (
-            Counter[tuple[int, ...]](),
-            Counter[tuple[int, ...]](),
-            Counter[Any](),
-        )
+        self._tried, self._in_vain = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+        self._losses, self._losses_in_vain = Counter[int](), Counter[int]()
         self._seen = Counter[tuple[int, ...]]()  # batches
         self._looked, self._longest = Counter[tuple[int, ...]](), dict[tuple[int, ...], int]()
         self._is_due = False  # whether the batch at hand is tried whatever came of others
@@ -102,7 +99,8 @@ class Padding:
         """Refuse a loss that looks at padding: in the first batches of this form of loss in which there is any."""
         if self._now is None or not self._changing[_form(self._now[1])]:
             return
-        if self._losses[form] >= _TRIED and not self._is_due:
+        in_vain = self._losses_in_vain[form] >= _IN_VAIN and not self._is_chosen(_form(self._now[1]))
+        if (self._losses[form] >= _TRIED or in_vain) and not self._is_due:
             return
         if self._found is None and self._in_vain[_form(self._now[1])] < _IN_VAIN:
             self._count(self._try())
@@ -120,6 +118,7 @@ class Padding:
                 f"contribute: leave these positions out (ignored labels, a mask). {WITHIN}. Or {_ONE_LENGTH}. {ALONE}"
             )
         self._losses[form] += looks is not None
+        self._losses_in_vain[form] += looks is None  # outputs without positions, such as classes of a text
 
     def end(self) -> None:
         """The batch has gone back."""

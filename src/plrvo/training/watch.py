@@ -252,7 +252,7 @@ class Watch(Bound):
         """Whether it is certain what has rows: in a batch of two, any pair of numbers may be of two examples."""
         self._set_trying(True)
         try:
-            with self._retries.timed("module"):
+            with self._retries.timed("module", again=again):
                 return self._tried_out(module, call, again)
         finally:
             self._set_trying(False)
@@ -423,7 +423,7 @@ class Watch(Bound):
             return
         self.is_trying = True  # its passes through the outputs are nobody's gradients; the module has none
         try:
-            with warnings.catch_warnings(), self._retries.timed("loss"):
+            with warnings.catch_warnings(), self._retries.timed("loss", again=tried >= _TRIED):
                 # The backward pass itself will say this.
                 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
                 crosses = self._looks_at_others(recording, loss, outputs, again=tried >= _TRIED)

@@ -27,7 +27,6 @@ from plrvo.training.clipping.contributions import (
     rows_of_positions,
 )
 from plrvo.training.clipping.convolution import Convolution
-from plrvo.training.clipping.linears import kind_of
 
 Contributions = Iterator[tuple[nn.Parameter, Contribution]]
 # Of a layer, its input, its output gradient and further inputs. Layers are typed loosely: their options differ.
@@ -294,7 +293,7 @@ def rule_of(layer: nn.Module) -> Rule | None:
 def _overrides(layer: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether the layer computes something else than its kind: by its class, or patched into the object."""
     return any(
-        name in vars(layer) or getattr(kind_of(layer), name, None) is not getattr(kind, name, None)
+        name in vars(layer) or getattr(type(layer), name, None) is not getattr(kind, name, None)
         for name in ("forward", "_conv_forward", "__call__", "_call_impl")
     )
 

@@ -1,27 +1,27 @@
-"""Linear layers whose products go to the faster library on the way forward and back too (`clipping.matrices`).
+"""Linear layers whose products go to the faster library on the way forward and back too (`matrices`).
 
-Torch multiplies singles by MKL, which takes twice as long as oneDNN on processors that are not Intel's. A layer that
-is torch's own (`nn.Linear`, or the `Conv1D` of GPT-2) computes the same here, to the rounding of singles, and can be
-gone back from as often as before; where another library would not do (other types, autocast, transforms of
-`torch.func`, small products) it is torch's own function that is called.
-
-It is the class of a layer that is changed, to one of the same name: hooks, attributes and parameters stay, and copies
-and pickles of it are torch's again. A layer whose `forward` is anybody else's is left alone.
+Torch multiplies singles by MKL, which takes twice as long as oneDNN on processors that are not Intel's. While a layer
+of torch's (`nn.Linear`, or the `Conv1D` of GPT-2) computes its output in a training pass, its weight is a tensor that
+asks for the faster product: of all functions, in `functional.linear` and `torch.addmm` alone, and only where everything
+is an ordinary dense tensor of singles on the processor (`is_ordinary`) and the product is large. All else is torch's
+own, with an ordinary weight. The layer itself, its class and its `forward` are what they were, whoever wrote them;
+modes that look at functions see the one that was called.
 """
 
 from __future__ import annotations
 
-import copyreg
-from functools import lru_cache
-from typing import Any, cast
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import tree_map
 
-from plrvo.training.clipping.matrices import is_for_the_other, linear
+from plrvo.training.clipping.matrices import is_for_the_other, is_ordinary, linear
 
-_FORWARD = "forward"
+_CONV1D = "transformers.pytorch_utils.Conv1D"
+_LEAST = 1 << 12  # numbers in a weight: below, no batch makes up for asking
 
 
 class _Product(torch.autograd.Function):
@@ -46,7 +46,7 @@ class _Product(torch.autograd.Function):
 
 def times(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight' + bias, by whichever library is faster."""
-    if not (_is_plain() and is_for_the_other(x, weight) and (bias is None or type(bias) is type(weight))):
+    if not _is_plain() or not is_for_the_other(x, weight, bias):
         return functional.linear(x, weight, bias)
     apply: Any = _Product.apply
     found: Tensor = apply(x, weight, bias)
@@ -57,61 +57,79 @@ def _is_plain() -> bool:
     """Whether nothing goes on that a function of ours would be in the way of."""
     return not (
         torch.is_autocast_enabled("cpu")
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
         or torch.compiler.is_compiling()
     )
 
 
-def use_faster_products(module: nn.Module) -> None:
-    """From now on, in all layers of the module that are torch's own."""
-    for layer in module.modules():
-        kind: Any = type(layer)
-        if (faster := _faster(kind)) is not None and _FORWARD not in vars(layer):
-            layer.__class__ = faster
+class Weight(Tensor):
+    """The weight of a layer in its pass."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            args, kwargs = tuple(map(_ordinary, args)), {name: _ordinary(v) for name, v in (kwargs or {}).items()}
+            if function is functional.linear:
+                return times(*args, **kwargs)
+            if function is torch.addmm and len(args) == 3 and not kwargs and _is_bias(args[0], args[2]):
+                return times(args[1], args[2].t(), args[0])
+            return function(*args, **kwargs)
 
 
-def use_products_of_torch(module: nn.Module) -> None:
-    """As before `use_faster_products`."""
-    for layer in module.modules():
-        layer.__class__ = kind_of(layer)
+def _ordinary(value: Any) -> Any:
+    if type(value) in (tuple, list, dict):
+        return tree_map(_ordinary, value)
+    return value.as_subclass(Tensor) if type(value) is Weight else value
 
 
-def kind_of(layer: nn.Module) -> type[nn.Module]:
-    """Its class, which is torch's for layers of ours."""
-    return cast("type[nn.Module]", getattr(type(layer), "of_torch", type(layer)))
+def _is_bias(added: Any, weight: Tensor) -> bool:
+    return isinstance(added, Tensor) and added.shape == weight.shape[1:]
 
 
-class _Faster(nn.Module):
-    """Copies and pickles are of the class that it was."""
-
-    of_torch: type[nn.Module]
-
-    def __reduce_ex__(self, _: Any) -> Any:
-        return copyreg._reconstructor, (self.of_torch, object, None), vars(self)  # type: ignore[attr-defined]
-
-
-def _by_rows(layer: Any, input: Tensor) -> Tensor:
-    return times(input, layer.weight, layer.bias)
+def weight_of(layer: nn.Module, name: str, value: Tensor) -> Tensor:
+    """What stands in the place of a parameter while the layer computes: it, or what asks for the faster product."""
+    kind: Any = type(layer)
+    if name != "weight" or not is_linear(kind) or value.numel() < _LEAST or not is_ordinary(value):
+        return value
+    return value.as_subclass(Weight)
 
 
-def _by_columns(layer: Any, x: Tensor) -> Tensor:
-    """GPT-2's y = x W + b."""
-    return times(x, layer.weight.t(), layer.bias)
+@cache
+def is_linear(kind: Any) -> bool:
+    """Whether layers of exactly this class are torch's linear ones, or GPT-2's."""
+    return kind is nn.Linear or f"{kind.__module__}.{kind.__qualname__}" == _CONV1D
 
 
-@lru_cache(maxsize=4096)
-def _faster(kind: type) -> type[nn.Module] | None:
-    """The class that does the same; None where there is none."""
-    forward = {"torch.nn.modules.linear.Linear": _by_rows, "transformers.pytorch_utils.Conv1D": _by_columns}.get(
-        _name(kind)
-    )
-    if forward is None or issubclass(kind, _Faster):
-        return None
-    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return type(kind.__name__, (_Faster, kind), {**named, "of_torch": kind, _FORWARD: forward})
+class Lent:
+    """Weights that ask for the faster product, in passes of layers that nobody else takes parameters from.
 
+    `is_wanted` says whether a pass is one of them: of frozen layers, or of a module without privacy.
+    """
 
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    def __init__(self, module: nn.Module, is_wanted: Any = lambda layer: torch.is_grad_enabled()) -> None:
+        self._is_wanted, self._own = is_wanted, dict[nn.Module, Any]()
+        self._hooks: list[Any] = []
+        for layer in module.modules():
+            kind: Any = type(layer)
+            if is_linear(kind):
+                self._hooks += [
+                    layer.register_forward_pre_hook(self._lend),
+                    layer.register_forward_hook(self._take_back, always_call=True),
+                ]
+
+    def _lend(self, layer: nn.Module, _: Any) -> None:
+        own = layer._parameters.get("weight")
+        if own is not None and layer not in self._own and self._is_wanted(layer):
+            lent: Any = weight_of(layer, "weight", own)
+            if lent is not own:
+                self._own[layer], layer._parameters["weight"] = own, lent
+
+    def _take_back(self, layer: nn.Module, *_: Any) -> None:
+        if layer in self._own:
+            layer._parameters["weight"] = self._own.pop(layer)
+
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def often(one: Tensor, other: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int = _LARGE) -> Tensor:
     """x @ weight' + bias, as `functional.linear`; x may have further dimensions in front."""
-    if _is_gone_back_from(x, weight) or not is_for_the_other(x, weight, least=least):
+    if _is_gone_back_from(x, weight) or not is_for_the_other(x, weight, bias, least=least):
         return functional.linear(x, weight, bias)
     kernel: Any = torch.ops.mkldnn._linear_pointwise
     found: Tensor = kernel(_in_order(x), _in_order(weight), bias, "none", [], "")
@@ -67,26 +68,44 @@ def _is_gone_back_from(one: Tensor, other: Tensor) -> bool:
     return torch.is_grad_enabled() and (one.requires_grad or other.requires_grad)
 
 
-def is_for_the_other(x: Tensor, weight: Tensor, *, least: int = _LARGE) -> bool:
-    """Whether oneDNN can multiply x @ weight', and is faster."""
+def is_for_the_other(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, least: int = _LARGE) -> bool:
+    """Whether oneDNN can multiply x @ weight' (and add a bias), and is faster; it takes memory as it lies."""
+    if x.ndim < 2 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+        return False
+    if bias is not None and not (is_ordinary(bias) and bias.shape == weight.shape[:1] and bias.is_contiguous()):
+        return False
     return _suits(x, weight, (x.numel() // max(1, x.shape[-1]), weight.shape[0]), least)
 
 
 def _suits(x: Tensor, weight: Tensor, sides: tuple[int, int], least: int) -> bool:
-    """Whether oneDNN can, and is faster: no other types than singles here.
-
-    `sides` are those of the result. Of tensors nothing is asked but what they are: subclasses may refuse the rest.
-    """
+    """`sides` are those of the result."""
     return (
         math.prod(sides) * x.shape[-1] >= least
         and min(sides) > _THIN
-        and type(x) in _TENSORS
-        and type(weight) in _TENSORS
-        and x.dtype == weight.dtype == torch.float32
-        and x.device.type == "cpu"
-        and weight.device.type == "cpu"
+        and is_ordinary(x)
+        and is_ordinary(weight)
         and _has_kernel()
     )
+
+
+def is_ordinary(values: Tensor) -> bool:
+    """Whether it is a dense tensor of singles on the processor and nothing besides.
+
+    Not one of a subclass, which may refuse to be asked, nor what a transform has made of one (`vmap`, old or new), nor
+    one whose numbers are negated when they are read, nor of an inference mode: torch tells them by their keys.
+    """
+    return (
+        type(values) in _TENSORS
+        and values.dtype == torch.float32
+        and torch._C._dispatch_keys(values).raw_repr() == _keys_of_ordinary()
+        and values.layout == torch.strided
+    )
+
+
+@cache
+def _keys_of_ordinary() -> int:
+    with torch.inference_mode(False):
+        return int(torch._C._dispatch_keys(torch.empty(0)).raw_repr())
 
 
 def _has_kernel() -> bool:

@@ -19,7 +19,7 @@ from plrvo.training.apart import closeness
 from plrvo.training.clipping.contributions import Contribution
 from plrvo.training.clipping.drawn import Draw, Drawing
 from plrvo.training.clipping.layers import Contributions, Rule, rule_of
-from plrvo.training.clipping.linears import use_faster_products, use_products_of_torch
+from plrvo.training.clipping.linears import Lent, weight_of
 from plrvo.training.clipping.positions import for_each_example
 from plrvo.training.clipping.precision import in_full_precision, wide
 from plrvo.training.clipping.recurrent import is_recurrent, take_own_weights, with_own_way_back
@@ -233,7 +233,7 @@ class BookkeepingModule(AbstractGradSampleModule):
             recorders = self._recorders(m)
         for name, layer, recorder in recorders:
             self._watch(name or type(layer).__name__, layer, recorder)
-        use_faster_products(unwrapped(m))
+        self._lent = Lent(unwrapped(m), is_wanted=self._is_frozen_in_a_pass)
         self.watch = Watch(
             unwrapped(m),
             reduction=loss_reduction,
@@ -298,7 +298,7 @@ class BookkeepingModule(AbstractGradSampleModule):
 
     def remove_hooks(self) -> None:
         self.watch.remove()
-        use_products_of_torch(unwrapped(self._module))
+        self._lent.remove()
         for hook in (*self._hooks, *(hook for hooks in self._of_layer.values() for hook in hooks)):
             hook.remove()
         self._hooks.clear()
@@ -322,7 +322,8 @@ class BookkeepingModule(AbstractGradSampleModule):
         for m, attached in self._attached[layer]:
             for name, p in attached.items():
                 if p is not None:
-                    m._parameters[name] = p.detach()
+                    used: Any = weight_of(m, name, p.detach())
+                    m._parameters[name] = used
         if layer in self._replayed:
             buffers = {name: b.detach().clone() for name, b in layer.named_buffers()}
             self._starts[layer] = torch.get_rng_state(), buffers, (drawing := Drawing())
@@ -460,6 +461,10 @@ class BookkeepingModule(AbstractGradSampleModule):
         if g.ndim == 0 and layer in self._replayed:  # a number of all examples, which are computed one by one
             return self.book.batch_size
         return g.shape[self._dimension] if g.ndim > self._dimension else 0
+
+    def _is_frozen_in_a_pass(self, layer: nn.Module) -> bool:
+        """Whether nobody takes its parameters from it in a training pass, as those that learn are."""
+        return self._is_recording() and not any(p.requires_grad for p in layer._parameters.values() if p is not None)
 
     def _is_recording(self) -> bool:
         """Not while the module is tried out, except for the pass that is compared."""
