@@ -66,14 +66,11 @@ def main(epochs: int = 15) -> None:
         epochs=epochs,
         max_grad_norm=usual.clip,
     )
-    # Fixed beforehand, and applied after the noise: it costs no privacy.
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, total_iters=epochs * len(loader))
     for epoch in range(epochs):
         for batch in loader:
             optimizer.zero_grad()
             loss_of(model, batch).backward()
             optimizer.step()
-            schedule.step()
         epsilon = math.ceil(100 * engine.get_epsilon(DELTA)) / 100
         with engine.averaged():  # the model has the average of its weights meanwhile
             print(f"epoch {epoch + 1}: epsilon {epsilon}, accuracy {accuracy(model, public):.3f}")

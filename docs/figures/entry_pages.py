@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.figures import choosing
 from docs.figures.both import write_both
 from docs.figures.changes import Changes
 from docs.figures.entry_section import Reproduced, line
@@ -93,7 +94,9 @@ def _one_for_each(everything: Sequence[Reproduced]) -> list[str]:
 
 
 def _section(reproduced: Reproduced) -> str:
-    return reproduced.section(image_of(reproduced), Changes().note(reproduced.entry.name) if reproduced.rows else "")
+    name, rows = reproduced.entry.name, reproduced.rows
+    notes = [Changes().note(name), *([choosing.table(rows)] if name == "study-map" else [])] if rows else []
+    return reproduced.section(image_of(reproduced), "\n\n".join(note for note in notes if note))
 
 
 def image_of(reproduced: Reproduced) -> str:

@@ -76,7 +76,8 @@ class Reproduced:
             found.setdefault(panel.ylabel, set()).update(values(panel, self.rows))
         ends = {label: (min(shown), max(shown)) for label, shown in found.items() if shown}
         said = [
-            f"{label}: {low:.3g}" + (f" to {high:.3g}" if high > low else "") for label, (low, high) in ends.items()
+            f"{label}: between {low:.3g} and {high:.3g}" if high > low else f"{label}: {low:.3g}"
+            for label, (low, high) in ends.items()
         ]
         return f"No picture: it would say no more than this ({'; '.join(said)})." if said else ""
 

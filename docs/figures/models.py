@@ -16,8 +16,8 @@ RESULTS = Path(__file__).parents[2] / "results" / "models.json"
 HEAD = """# Which models
 
 Every row was measured: a batch of five examples in the engine, with the mode that `grad_sample_mode="auto"` comes to,
-beside a loop over single examples by autograd. The difference of the two clipped sums is in clips, rounded up; about
-1e-5 for each example is the margin that norms are rounded up by. `tests/training/test_models.py` measures them again.
+beside a loop over single examples by autograd. The two clipped sums differ by {largest} clips at most; about 1e-5 for
+each example is the margin that norms are rounded up by. `tests/training/test_models.py` measures them again.
 
 | way | what it is |
 |---|---|
@@ -36,17 +36,19 @@ What is not in the list is tried out on its first batch: examples apart, gradien
 
 def page() -> str:
     """The whole page."""
-    lines = [HEAD]
-    for title, rows in json.loads(RESULTS.read_text(encoding="utf-8")).items():
-        lines += [f"## {title}", "", "| | way | difference |", "|---|---|---|"]
-        lines += [f"| {row['name']} | {row['way']} | {bound(row['difference'])} |" for row in rows]
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    differences = [row["difference"] for rows in found.values() for row in rows if row["difference"] is not None]
+    lines = [HEAD.format(largest=bound(max(differences)))]
+    for title, rows in found.items():
+        lines += [f"## {title}", "", "| | way |", "|---|---|"]
+        lines += [f"| {row['name']} | {row['way']} |" for row in rows]
         lines.append("")
     return "\n".join(lines)
 
 
-def bound(difference: float | None) -> str:
+def bound(difference: float) -> str:
     """A power of ten that it does not exceed."""
-    return "" if difference is None else f"1e{math.ceil(math.log10(max(difference, 1e-9)))}"
+    return f"1e{math.ceil(math.log10(max(difference, 1e-9)))}"
 
 
 def measure() -> dict[str, list[dict[str, Any]]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-from docs.figures import performance_field
+from docs.figures import faster, performance_field
 from docs.figures.both import shown, write_both
 
 from plrvo import appearance
@@ -19,11 +20,11 @@ NAMES = {
     "training": "Training steps",
     "sampling": "Drawing noise",
     "forms": "The form of a layer's gradients",
-    "beyond": "Beyond one step",
+    "beyond": "Beyond one step { #beyond }",
     "loading": "Fetching batches",
     "exact": "Exact noise",
     "large": "One large parameter",
-    "optimizers": "The optimizer's own part",
+    "optimizers": "The optimizer's own part { #optimizers }",
     "earlier": "Steps beside an earlier version { #earlier }",
     "text": "Text",
     "ftrl": "Correlated noise",
@@ -49,19 +50,21 @@ are kept one parameter after the other: `foreach` goes through memory just as of
 LOOKS = dict(zip(CONTENDERS, appearance.lines(CONTENDERS), strict=True))
 
 STEPS = shown("time of a training step against no privacy", "images/performance-steps.png")
+# What was measured before noise came from a cipher, by digests of the rows: as soon as a group is measured again, it
+# has other ones.
+OLD = {"9f3c3a833090", "a642a6352a17", "bbb7036c5a00", "1a87a90dad3a", "1c90ea4fa5cf"}
+_OLD = """\
+*Measured before noise of floating point came from a cipher, norms were rounded up and losses were tried (see the
+changelog), and not since. What that costs a step is measured [beside an earlier version](#earlier).*"""
 OPENING = """# Performance
 
-`make bench` runs every measurement on this page, the contenders taking turns in one process, and writes
-`checks/benchmarks/results.json`, from which this page and its pictures are made. Times are medians over the turns,
-spreads are interquartile ranges; compare ratios, not times: they are of one machine with {cores} cores.
+{taken} What it takes in your own loop you can change: [make your loop faster](troubleshooting.md#faster).
 
-Training steps, noise, exact noise, text and growth were measured before noise came from a cipher, norms were rounded up
-and losses were tried (see the changelog). What that costs a step is measured [beside an earlier version](#earlier), in
-computing time; [models from the field](#field) are measured as they are now.
+Compare ratios, not times: all are of one machine with {cores} cores. Times are medians over turns that the contenders
+take in one process.
 
-{steps}
-
-## How a step costs little more than one without privacy
+"""
+WHY = """## How a step costs little more than one without privacy
 
 The gradient of a linear layer's weight, for one example, is a sum of outer products of what went in and of the gradient
 of what came out, one for each token. Opacus's hooks form that gradient for every example; its ghost clipping computes
@@ -86,8 +89,11 @@ step that left those out would show which words, or users, the batch has, and no
 embedding is dense, and `nn.Embedding(sparse=True)` is taken, gives the same numbers and saves nothing; `SparseAdam`,
 which steps by sparse gradients only, is refused. Norms and sums are computed from the tokens that examples have; the
 noise is what every row costs.
-
 """
+ALL = """## All measurements
+
+`make bench` runs every measurement on this page and writes `checks/benchmarks/results.json`, from which this page and
+its pictures are made. Spreads are interquartile ranges."""
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
@@ -96,20 +102,26 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def is_old(rows: list[dict[str, Any]]) -> bool:
+    """Whether these very rows are from before noise came from a cipher."""
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:12] in OLD
+
+
 def _group(name: str, rows: list[dict[str, Any]]) -> str:
-    return "\n\n".join([f"## {NAMES[name]}", *([WORDS[name]] if name in WORDS else []), _table(rows)])
+    words = [*([_OLD] if is_old(rows) else []), *([STEPS] if name == "training" else [])]
+    return "\n\n".join([f"### {NAMES[name]}", *words, *([WORDS[name]] if name in WORDS else []), _table(rows)])
 
 
 def page(results: dict[str, Any]) -> str:
     """The whole page."""
     groups = results["groups"]
-    parts = [OPENING.format(cores=results["cores"], steps=STEPS).rstrip()]
-    parts += [found] if (found := performance_field.section(groups)) else []
+    parts = [OPENING.format(cores=results["cores"], taken=performance_field.taken(groups)).rstrip()]
+    parts += [performance_field.section(groups), WHY.rstrip(), ALL, performance_field.details(groups)]
     parts += [_group(name, groups[name]) for name in NAMES if name in groups]
     if "growth" in groups:
         pictures = "\n\n".join(shown(row["what"], f"images/{_file(row).name}") for row in groups["growth"])
-        parts.append(f"## Growth\n\n{pictures}")
-    return "\n\n".join(parts) + "\n"
+        parts.append("\n\n".join(["### Growth", *([_OLD] if is_old(groups["growth"]) else []), pictures]))
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _file(row: dict[str, Any]) -> Path:
@@ -166,3 +178,4 @@ if __name__ == "__main__":
     for each in measured["groups"]["growth"]:
         draw_growth(each)
     PAGE.write_text(page(measured), encoding="utf-8")
+    faster.PAGE.write_text(faster.page(measured), encoding="utf-8")

@@ -27,21 +27,10 @@ FILE = "performance-field.png"
 
 _OPENING = """## Twelve models from the field {{ #field }}
 
-Models as users bring them, sized so that a step takes 20 to 500 ms on one core. plrvo chooses its mode by itself
-("auto") and draws Gamma-PLRV noise from a cipher; Opacus draws Gaussian noise from torch's generator. Times are in
-units of the step without privacy, as medians of the ratios within a turn. With one thread of torch a core has nothing
-to do while gradients are clipped; plrvo draws the first numbers of its noise there (`plrvo.noise.ahead`), and what all
-its threads compute together is the column *computing*. Memory is the peak of a process of its own. Where Opacus has a
-layer of its own (DPLSTM), or takes bags in one form only, it is given that.{missing}
-
-Torch multiplies singles by MKL, which takes twice as long as oneDNN on this processor, which is not Intel's. plrvo
-takes oneDNN for large products of torch's own linear layers, forward and back (`plrvo.training.clipping.linears`).
-*Same products* is plrvo's time in units of a step without privacy whose products go that way too: what privacy alone
-costs.
-
 {picture}
 
-The time of a step with one thread, without privacy in milliseconds, the others in units of that:
+The time of a step with one thread, without privacy in milliseconds, the others in units of that. *Computing* is what
+plrvo's threads compute together; *hooks* and *ghost* are Opacus's modes ([how it was measured](#measured)).
 
 {table}
 
@@ -49,6 +38,19 @@ With two threads, which leave no core free, and the peak of memory, in the same 
 
 {more}
 """
+_HOW = """### How the twelve models were measured {{ #measured }}
+
+Models as users bring them, sized so that a step takes 20 to 500 ms on one core. plrvo chooses its mode by itself
+("auto") and draws Gamma-PLRV noise from a cipher; Opacus draws Gaussian noise from torch's generator. Times are in
+units of the step without privacy, as medians of the ratios within a turn. With one thread of torch a core has nothing
+to do while gradients are clipped; plrvo draws the first numbers of its noise there (`plrvo.noise.ahead`), and what all
+its threads compute together is the column *computing*. Memory is the peak of a process of its own. Where Opacus has a
+layer of its own (DPLSTM), or takes bags in one form only, it is given that.{missing}"""
+_SAME = """\
+Torch multiplies singles by MKL, which takes twice as long as oneDNN on this processor, which is not Intel's. plrvo
+takes oneDNN for large products of torch's own linear layers, forward and back (`plrvo.training.clipping.linears`).
+*Same products* is plrvo's time in units of a step without privacy whose products go that way too: what privacy alone
+costs."""
 _PARTS = """### Where the milliseconds go
 
 Parts of plrvo's step, one thread, timed from within: the *passes* are forward and back to the inputs; *records* what
@@ -62,26 +64,67 @@ weight gradients and update.
 
 
 def section(groups: dict[str, Rows]) -> str:
-    """Empty where nothing was measured."""
+    """What most readers came for: picture and tables. Empty where nothing was measured."""
     if "field" not in groups:
         return ""
     rows = groups["field"]
-    fewest = min(turns for row in rows for turns in row["turns"].values())
-    missing = f" Each had {fewest} turns or more."
+    picture = shown("a step of twelve models", f"images/{FILE}")
+    tables = _OPENING.format(picture=picture, table=_table(rows), more=_more(rows)).rstrip()
+    return "\n\n".join(part for part in (tables, _errors(rows)) if part)
+
+
+def taken(groups: dict[str, Rows]) -> str:
+    """Two sentences: what to take from the tables."""
+    if "field" not in groups:
+        return ""
+    rows = groups["field"]
+    ratios, found = _ratios(rows), _gains(rows)
+    slower = [title for title, gain in found.items() if gain < 1]
+    least, most, middle = min(ratios.values()), max(ratios.values()), statistics.median(ratios.values())
+    words = (
+        f"With one thread, a step of [{len(rows)} models from the field](#field) takes {least:.2f} to {most:.2f} times "
+        f"as long as without privacy (median {middle:.2f})"
+    )
+    if peaks := _peaks(rows):
+        words += f", in {max(peaks.values()):.2f} times its memory at most"
+    if found:
+        words += f". The better of Opacus's modes takes {statistics.median(found.values()):.1f} times as long (median)"
+    return f"{words}{'; it is faster for ' + ', '.join(slower) if slower else ''}."
+
+
+def details(groups: dict[str, Rows]) -> str:
+    """How it was measured, what is wanted, and where milliseconds go."""
+    if "field" not in groups:
+        return ""
+    rows = groups["field"]
+    missing = f" Each had {min(turns for row in rows for turns in row['turns'].values())} turns or more."
     if len(rows) < MODELS:
-        missing += f" So far {len(rows)} of the {MODELS} were measured: medians below are theirs alone."
-    parts = [
-        _OPENING.format(
-            missing=missing,
-            picture=shown("a step of twelve models", f"images/{FILE}"),
-            table=_table(rows),
-            more=_more(rows),
-        ).rstrip()
-    ]
-    parts += [_errors(rows), _verdict(rows)]
+        missing += f" So far {len(rows)} of the {MODELS} were measured: medians are theirs alone."
+    parts = [_HOW.format(missing=missing), *([_SAME] if _has_same(rows) else []), _verdict(rows)]
     if "field_profile" in groups:
         parts.append(_PARTS.format(table=_parts(groups["field_profile"])).rstrip())
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(parts)
+
+
+def _same(row: dict[str, Any], threads: str) -> float | None:
+    found: float | None = row.get("same_products", {}).get(threads)
+    return found
+
+
+def _has_same(rows: Rows) -> bool:
+    return any(_same(row, threads) is not None for row in rows for threads in ("1", "2"))
+
+
+def _ratios(rows: Rows) -> dict[str, float]:
+    return {row["title"]: row["to_plain"]["1"][OURS] for row in rows}
+
+
+def _gains(rows: Rows) -> dict[str, float]:
+    return {row["title"]: gain for row in rows if (gain := faster(row)) is not None}
+
+
+def _peaks(rows: Rows) -> dict[str, float]:
+    return {row["title"]: peak for row in rows if (peak := memory(row)) is not None}
 
 
 def _times(value: float | None) -> str:
@@ -106,11 +149,9 @@ def memory(row: dict[str, Any], contender: str = OURS) -> float | None:
 
 
 def _table(rows: Rows) -> str:
-    lines = [
-        "| model | batch | parameters | no privacy | plrvo | same products | computing | hooks | ghost "
-        "| Opacus's better / plrvo |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    same = _has_same(rows)
+    head = ["model", "batch", "parameters", "no privacy", "plrvo", *(["same products"] if same else []), "computing"]
+    lines = _head([*head, "hooks", "ghost", "Opacus's better / plrvo"])
     for row in rows:
         cells = [
             row["title"],
@@ -118,7 +159,7 @@ def _table(rows: Rows) -> str:
             f"{row['parameters']:,}",
             f"{row['milliseconds']['1'][PLAIN]:.0f} ms",
             _times(_of(row, "1", OURS)),
-            _times(row["same_products"]["1"]),
+            *([_times(_same(row, "1"))] if same else []),
             _times(row["computed_to_plain"][OURS]),
             *(_times(_of(row, "1", contender)) for contender in (HOOKS, GHOST)),
             _times(faster(row)),
@@ -128,16 +169,19 @@ def _table(rows: Rows) -> str:
 
 
 def _more(rows: Rows) -> str:
-    lines = [
-        "| model | time: plrvo | same products | Opacus's better | memory: plrvo | hooks | ghost |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    same = _has_same(rows)
+    head = ["model", "time: plrvo", *(["same products"] if same else []), "Opacus's better"]
+    lines = _head([*head, "memory: plrvo", "hooks", "ghost"])
     for row in rows:
         two = [v for v in (_of(row, "2", HOOKS), _of(row, "2", GHOST)) if v is not None]
-        numbers = [_of(row, "2", OURS), row["same_products"]["2"], min(two, default=None)]
+        numbers = [_of(row, "2", OURS), *([_same(row, "2")] if same else []), min(two, default=None)]
         numbers += [memory(row, contender) for contender in (OURS, HOOKS, GHOST)]
         lines.append("| " + " | ".join([row["title"], *map(_times, numbers)]) + " |")
     return "\n".join(lines)
+
+
+def _head(names: list[str]) -> list[str]:
+    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
 
 
 def _errors(rows: Rows) -> str:
@@ -147,15 +191,14 @@ def _errors(rows: Rows) -> str:
 
 def _verdict(rows: Rows) -> str:
     """Beside what the project wants of itself, whatever is short of it."""
-    ratios = {row["title"]: row["to_plain"]["1"][OURS] for row in rows}
-    gains = {row["title"]: gain for row in rows if (gain := faster(row)) is not None}
-    peaks = {row["title"]: peak for row in rows if (peak := memory(row)) is not None}
+    ratios, gains, peaks = _ratios(rows), _gains(rows), _peaks(rows)
     median = statistics.median(ratios.values())
     computed = statistics.median(row["computed_to_plain"][OURS] for row in rows)
-    same = statistics.median(row["same_products"]["1"] for row in rows)
+    known = [value for row in rows if (value := _same(row, "1")) is not None]
+    same = f"beside one with the same products it is {statistics.median(known):.2f}, " if known else ""
     parts = [
-        f"The median is {median:.2f} times a step without privacy (we want {WANTED['to plain']}; beside one with the "
-        f"same products it is {same:.2f}, in computing time {computed:.2f})"
+        f"The median is {median:.2f} times a step without privacy (we want {WANTED['to plain']}; {same}in computing "
+        f"time {'it is ' if not same else ''}{computed:.2f})"
     ]
     if gains:
         parts.append(

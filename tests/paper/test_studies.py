@@ -283,6 +283,26 @@ def test_an_aim_that_is_missed_by_a_hair_is_missed():
     assert not any("aim" in said for said in on_webnlg([row(8.0, 40.0)]))
 
 
+def test_metrics_are_told_before_and_after_and_a_fall_is_explained_by_lengths_that_are_shown():
+    def row(noise, target, nist, text):
+        values = {"bleu": 40.0, "nist": nist, "meteor": 0.2, "rouge_l": 0.4, "cider": 0.3}
+        details = {"loss": 1.5, "samples": [{"table": "a", "text": text}]}
+        return {
+            "label": noise,
+            "parameters": {"target": target, "noise": noise},
+            "measured": values,
+            "details": details,
+        }
+
+    on_e2e = study_smollm.ENTRIES[0].findings
+    before, short = row("untrained", None, 3.5, "a b c d"), row("gaussian", 8.0, 1.5, "a b")
+    told = on_e2e([before, short])
+    assert told[2].startswith("Untrained -> trained (gaussian): BLEU, % 40 -> 40; NIST 3.5 -> 1.5;")
+    assert told[3].endswith("have 2 words, untrained 4.")
+    for other in (row("gaussian", 8.0, 4.0, "a b"), row("gaussian", 8.0, 1.5, "a b c d e")):
+        assert not any(said.startswith("NIST falls") for said in on_e2e([before, other]))
+
+
 def test_settings_found_on_e2e_are_used_on_webnlg_as_they_are():
     one, other = (study_smollm.setting(task, Scale.full) for task in ("e2e", "webnlg"))
     assert other.recipe == replace(one.recipe, task="webnlg", sample_rate=128 / 18_102)

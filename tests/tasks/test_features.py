@@ -22,10 +22,13 @@ def test_what_is_kept_is_not_computed_again(tmp_path):
     assert heard == [3, 6, 3, 6]
 
 
-def test_a_log_hears_of_how_many(tmp_path, caplog):
+def test_a_log_hears_of_how_many_and_where_they_are(tmp_path, caplog):
     with caplog.at_level("DEBUG", "plrvo"):
         cached_features([chunk([]), chunk([], key="other")], 6, tmp_path)
-    assert caplog.messages == ["features of 3 of 6 examples made", "features of 6 of 6 examples made"]
+        cached_features([chunk([])], 3, None)
+    kept = f", and kept in {tmp_path}, as secret as the data"
+    made = ["features of 3 of 6 examples made" + kept, "features of 6 of 6 examples made" + kept]
+    assert caplog.messages == [*made, "features of 3 of 3 examples made"]
 
 
 def test_without_a_folder_nothing_is_kept():

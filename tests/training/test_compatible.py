@@ -32,8 +32,9 @@ def test_a_refusal_is_short_and_says_what_to_use_instead():
     with pytest.raises(InvalidArgument) as refused:
         refuse_mixing(nn.Sequential(*layers))
     told = str(refused.value)
-    assert "1 (BatchNorm1d) normalises an example by the others of its batch: use GroupNorm" in told
-    assert "; and 2 more" in told
+    said = "1, 3, 5 and 2 more (BatchNorm1d): each normalises an example by the others of its batch: use GroupNorm"
+    assert said in told
+    assert told.count("normalises") == 1
     assert "model = PrivacyEngine.get_compatible_module(model)" in told
     assert len(told) < 450
 
@@ -42,6 +43,16 @@ def test_an_instance_norm_that_keeps_statistics_is_told_apart():
     assert mixing(nn.InstanceNorm1d(3, affine=True)) == []
     (line,) = mixing(nn.InstanceNorm1d(3, affine=True, track_running_stats=True))
     assert "track_running_stats=False" in line
+
+
+def test_layers_of_two_kinds_are_told_one_kind_after_the_other():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2), 2, enable_nested_tensor=False)
+    with pytest.raises(InvalidArgument) as refused:
+        refuse_mixing(nn.Sequential(encoder, nn.BatchNorm1d(4)))
+    told = refused.value.expected
+    assert "0.layers.0.self_attn, 0.layers.1.self_attn (MultiheadAttention): each computes all examples" in told
+    assert told.count("in one piece") == 1
+    assert "; 1 (BatchNorm1d) normalises" in told
 
 
 def test_attention_is_told_in_words_with_what_to_write():

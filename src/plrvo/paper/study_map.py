@@ -148,16 +148,11 @@ def findings(rows: Sequence[Result]) -> list[str]:
 
 
 def _won(kind: str, rows: Sequence[Result]) -> str:
-    better: dict[str, list[str]] = {}
-    for row in rows:
-        if row["measured"][f"{kind}_error"] < 1:
-            better.setdefault(row["parameters"]["axis"], []).append(f"{row['parameters']['at']:g}")
-    places = "; ".join(f"{axis}: {', '.join(found)}" for axis, found in better.items())
+    better = sum(row["measured"][f"{kind}_error"] < 1 for row in rows)
     least = min(rows, key=lambda row: row["measured"][f"{kind}_error"])
     return (
-        f"{kind.capitalize()} noise has less error than Gaussian noise in "
-        f"{share(sum(map(len, better.values())), len(rows), 'place')}{' (' + places + ')' if places else ''}. Least is "
-        f"{least['measured'][f'{kind}_error']:.2f} times ({least['label']})."
+        f"{kind.capitalize()} noise has less error than Gaussian noise in {share(better, len(rows), 'place')}. Least "
+        f"is {least['measured'][f'{kind}_error']:.2f} times ({least['label']})."
     )
 
 

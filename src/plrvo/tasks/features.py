@@ -37,6 +37,7 @@ def cached_features(
     the rows of all chunks, for whoever waits.
     """
     parts, done = [], 0
+    where = "" if cache_dir is None else f", and kept in {cache_dir}, as secret as the data"
     for chunk in chunks:
         path = None if cache_dir is None else cache_dir / f"{chunk.key}.safetensors"
         part = None if path is None else _read(path, chunk.rows)
@@ -46,7 +47,7 @@ def cached_features(
                 _write(path, part)
         parts.append(part)
         done += chunk.rows
-        _LOG.debug("features of %d of %d examples made", done, total)
+        _LOG.debug("features of %d of %d examples made%s", done, total, where)
         if progress is not None:
             progress(done)
     return parts

@@ -12,13 +12,17 @@ from plrvo.validate import InvalidArgument
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-_SHOWN = 3  # layers: a deep network has dozens of the same kind
+_SHOWN = 3  # layers of a kind: a deep network has dozens of the same kind
 
 
 def mixing(module: nn.Module) -> list[str]:
     """A line for each layer that cannot be trained."""
+    return [f"{name} ({type(layer).__name__}) {_why(layer)}" for name, layer in _mixing(module)]
+
+
+def _mixing(module: nn.Module) -> list[tuple[str, nn.Module]]:
     return [
-        f"{name or 'module'} ({type(m).__name__}) {_why(m)}"
+        (name or "module", m)
         for name, m in trainable_modules(module)
         if type(m) in ModuleValidator.VALIDATORS and not is_recurrent(m) and ModuleValidator.VALIDATORS[type(m)](m)
     ]
@@ -37,15 +41,25 @@ def _why(layer: nn.Module) -> str:
 
 
 def refuse_mixing(module: nn.Module) -> None:
-    """Name the layers, and what replaces them."""
-    if found := mixing(module):
-        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    """Name the layers, once for each kind what is wrong with them, and what replaces them."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name, layer in _mixing(module):
+        kinds.setdefault((type(layer).__name__, _why(layer)), []).append(name)
+    if kinds:
+        said = "; ".join(_of_kind(kind, why, names) for (kind, why), names in kinds.items())
         raise InvalidArgument(
             "module",
             type(module).__name__,
-            f"layers that keep examples apart, but {'; '.join(found[:_SHOWN])}{more}. "
+            f"layers that keep examples apart, but {said}. "
             "model = PrivacyEngine.get_compatible_module(model) puts others in their place; the optimizer comes after",
         )
+
+
+def _of_kind(kind: str, why: str, names: list[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} ({kind}) {why}"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more} ({kind}): each {why}"
 
 
 def compatible(module: nn.Module) -> nn.Module:
