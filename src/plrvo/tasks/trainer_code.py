@@ -20,10 +20,17 @@ import torch
 
 _KNOWN = frozenset(("torch", "transformers", "peft", "opacus", "accelerate", "safetensors", "datasets", "plrvo"))
 # What makes and wraps methods: dataclasses and the like. No callbacks of others are in there that are not found.
-_MAKERS = ("abc", "_collections_abc", "collections", "contextlib", "copy", "dataclasses", "enum", "functools")
-_MAKERS += ("operator", "types", "typing", "weakref", "_weakrefset", "typing_extensions", "tokenizers", "huggingface_hub")
-_ALL = _KNOWN | frozenset(_MAKERS)
+_MAKERS = frozenset(
+    (
+        *("abc", "_collections_abc", "collections", "contextlib", "copy", "dataclasses", "enum", "functools"),
+        *("operator", "types", "typing", "weakref", "_weakrefset", "typing_extensions", "tokenizers"),
+        "huggingface_hub",
+    )
+)
+_ALL = _KNOWN | _MAKERS
 _DATA = (torch.Tensor, np.ndarray, str, bytes, int, float, bool, type(None), torch.dtype, torch.device, ModuleType)
+_WRAPPERS: tuple[type, ...] = (MethodType, partial, partialmethod, staticmethod, classmethod, property, cached_property)
+_CONTAINERS: tuple[type, ...] = (dict, list, tuple, set, frozenset)
 _MOST = 1000  # elements of a container: larger ones hold examples, or parameters
 _OF_FUNCTIONS = ("func", "__func__", "__wrapped__", "fget", "fset", "args", "keywords", "__self__")
 _CALLS = ("__call__", "__getitem__", "step")  # what objects have that are called: layers, data sets, schedules
@@ -67,15 +74,20 @@ def _within(thing: Any, seen: set[int]) -> list[Any]:
             return _called([thing.cell_contents])
         except ValueError:  # nothing is in it yet
             return []
-    if isinstance(thing, dict | list | tuple | set | frozenset):
-        items = thing.values() if isinstance(thing, dict) else thing
-        return _called(items) if len(thing) <= _MOST else []
+    if type(thing) in _CONTAINERS:
+        return _elements(thing)
     if isinstance(thing, type):
         return _of_class(thing, seen)
-    if isinstance(thing, MethodType | partial | partialmethod | staticmethod | classmethod | property | cached_property):
+    if isinstance(thing, _WRAPPERS):
         return _called(getattr(thing, name) for name in _OF_FUNCTIONS if hasattr(thing, name))
     held = getattr(thing, "__dict__", None)
-    return _of_class(type(thing), seen) + (_called(held.values()) if isinstance(held, dict) else [])
+    found = _of_class(type(thing), seen) + (_called(held.values()) if isinstance(held, dict) else [])
+    return found + (_elements(thing) if isinstance(thing, _CONTAINERS) else [])
+
+
+def _elements(thing: Any) -> list[Any]:
+    items = thing.values() if isinstance(thing, dict) else thing
+    return _called(items) if len(thing) <= _MOST else []
 
 
 def _of_class(kind: type, seen: set[int]) -> list[Any]:
@@ -92,15 +104,14 @@ def _of_class(kind: type, seen: set[int]) -> list[Any]:
 
 def _called(values: Iterable[Any]) -> list[Any]:
     """Those that may be called, or hold what may be."""
-    return [value for value in values if _may_be_called(type(value)) or isinstance(value, torch.nn.Parameter)]
-
-
-_CONTAINERS = (dict, list, tuple, set, frozenset, CellType, staticmethod, classmethod, property, cached_property)
-_CONTAINERS += (partialmethod,)
+    kinds: Iterable[tuple[Any, Any]] = ((value, type(value)) for value in values)
+    return [value for value, kind in kinds if _may_be_called(kind) or issubclass(kind, torch.nn.Parameter)]
 
 
 @lru_cache(maxsize=1 << 12)
-def _may_be_called(kind: type) -> bool:
+def _may_be_called(kind: Any) -> bool:
     if issubclass(kind, _DATA):
         return False
-    return issubclass(kind, _CONTAINERS) or any(name in vars(each) for each in kind.__mro__ for name in _CALLS)
+    if issubclass(kind, _CONTAINERS + _WRAPPERS + (CellType,)):
+        return True
+    return any(name in vars(each) for each in kind.__mro__ for name in _CALLS)

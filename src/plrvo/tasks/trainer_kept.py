@@ -1,10 +1,11 @@
 """What a private trainer keeps: a journal of what was shown, checkpoints that it goes on from, weights with a receipt.
 
 Whatever shows something of a step's weights (an evaluation, a checkpoint, own code that is given the model, the end of
-the run, even by a crash) is written into the journal before; with fresh noise, whatever runs in a step and is not known
-not to look (`plrvo.tasks.trainer_code`) has every step counted in advance. So the steps of a receipt are never fewer than those of
-which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`). Where that cannot be written
-down (a full disk, half a step of noise that can be taken again), the weights are erased before anybody has the model.
+the run, even by a crash) is written into the journal before; with fresh noise, code in a step that is not known not to
+look (`plrvo.tasks.trainer_code`) has every step counted in advance. So the steps of a receipt are never fewer than
+those of which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`). Where that cannot be
+written down (a full disk, half a step of noise that can be taken again), the weights are erased before anybody has the
+model.
 """
 
 from __future__ import annotations

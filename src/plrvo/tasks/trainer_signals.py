@@ -39,20 +39,22 @@ class Signals:
         return self
 
     def take_over(self) -> None:
-        """Stand before handlers that were put there since. Each has one before it: it may call that of an earlier one."""
+        """Stand before handlers that were put there since, each by itself: one may call that of before."""
         if self._is_over or threading.current_thread() is not threading.main_thread():
             return
         for number in signal.valid_signals():
             handler = signal.getsignal(number)
             if callable(handler) and handler is not self._ours.get(number):
-                self._ours[number] = partial(self._heard, handler)
-                signal.signal(number, self._ours[number])
+                ours: Any = partial(self._heard, handler)
+                self._ours[number] = ours
+                signal.signal(number, ours)
 
     def __exit__(self, kind: Any, *_: object) -> None:
         self._is_over = True
         for number, ours in self._ours.items():
+            theirs = ours.args[0]
             if signal.getsignal(number) is ours:  # not another one that was put there since
-                signal.signal(number, ours.args[0])
+                signal.signal(number, theirs)
         self._has_raised = False
         if kind is not None:  # whoever called is interrupted already
             self._waiting = [each for each in self._waiting if each[1] != signal.SIGINT]
