@@ -177,7 +177,7 @@ def test_correlated_noise_is_the_same_again(tmp_path):
 def test_a_journal_that_has_lost_something_is_refused(tmp_path):
     killed_after(3, unseeded(tmp_path, settings=TESTED))
     (tmp_path / "journal.jsonl").unlink()
-    with pytest.raises(InvalidArgument, match="the journal of this run, with its first 2 releases"):
+    with pytest.raises(InvalidArgument, match="the journal of this run, with its first 4 releases"):
         unseeded(tmp_path, settings=TESTED).train(resume_from_checkpoint=True)
 
 
