@@ -119,6 +119,7 @@ TOGETHER = [
     ("audit/test_clipbkd.py", "audit: data", "the data set that it poisons"),
     ("cli/test_audit.py", "tasks: poisoned", "data and poison of `plrvo audit clipbkd`"),
     ("tasks/test_experiment.py", "tasks: kept preset evaluation settings", "what an experiment is given, and keeps"),
+    ("tasks/test_trainer_watched.py", "tasks: trainer_code", "whose code runs in a step"),
     ("tasks/test_trainer_kept.py", "tasks: releases trainer_callbacks", "what a trainer, as a task, counts as shown"),
     ("tasks/test_defaults.py", "tasks/text: recipes", "what is done by default, before anything is loaded"),
     ("tasks/test_defaults.py", "tasks/tables: recipes", "what is done by default, before anything is loaded"),

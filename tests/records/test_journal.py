@@ -92,3 +92,23 @@ def test_the_digest_sees_every_value():
     first = weights_digest(parameters)
     parameters[1][1, 1] = 5e-324
     assert weights_digest(parameters) != first
+
+
+def test_a_step_that_was_counted_in_advance_is_told_its_weights_once(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    journal = Journal.open(path)
+    for step in (1, 2, 2):
+        journal.count(step)
+    assert journal.permits(1, True, lambda: "never asked for")  # is counted
+    assert not journal.permits(1, False, lambda: "never asked for")
+    assert journal.permits(2, True, lambda: "a")
+    journal.count(2)
+    journal.count(3)
+    again = Journal.open(path)
+    assert again.weights_at == {1: "", 2: "a", 3: ""}
+    assert (again.steps, again.releases, again.summary()) == (3, 4, journal.summary())
+    with pytest.raises(InvalidArgument, match="step 2 has been released with other weights"):
+        again.permits(2, True, lambda: "b")
+    journal._append(2, "c")
+    with pytest.raises(InvalidArgument, match="line 5 of this one is damaged"):
+        Journal.open(path)

@@ -70,7 +70,7 @@ def test_ctrl_c_within_a_step_waits_for_its_end(tmp_path, kind):
     stepping(trainer.optimizer, 3, interrupt)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
-    assert shown(tmp_path) == [2, 3]
+    assert shown(tmp_path) == ([1, 2, 3] if kind == "fresh" else [2, 3])
     again = of_kind(kind, tmp_path, bert("head"))
     if kind == "fresh":
         with pytest.warns(UserWarning, match="1 step was released after the checkpoint"):
@@ -104,7 +104,7 @@ def test_half_a_step_of_fresh_noise_is_counted(tmp_path):
     stepping(trainer.optimizer, 3, breaking)
     with pytest.raises(RuntimeError, match="no memory"):
         trainer.train()
-    assert shown(tmp_path) == [2, 3]
+    assert shown(tmp_path) == [1, 2, 3]
     assert not weights(trainer.model).isnan().any()
     with pytest.warns(UserWarning, match="1 step was released after the checkpoint"):
         unseeded(tmp_path, settings=SAVING).train(resume_from_checkpoint=True)
@@ -141,14 +141,14 @@ def test_a_second_ctrl_c_does_not_lose_the_line_of_what_is_left(tmp_path, monkey
     monkeypatch.setattr(KeptTrainer, "_leave", impatient)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
-    assert shown(tmp_path) == [2, 3]
+    assert shown(tmp_path) == [1, 2, 3]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert not weights(trainer.model).isnan().any()
 
 
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_full_disk_leaves_no_weights_that_are_not_counted(tmp_path, monkeypatch, resume):
-    trainer = unseeded(tmp_path, settings=SAVING)
+    trainer = made(tmp_path, settings=SAVING)  # fresh noise is counted before own code gets to it
     with monkeypatch.context() as patch:
 
         def full(self, step, digest):
@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_no_weights_that_are_not_counted(tmp_path, monkeypatc
     assert shown(tmp_path) == [2]
     assert weights(trainer.model).isnan().any()
     if resume:
-        assert unseeded(tmp_path, settings=SAVING).train(resume_from_checkpoint=True).global_step == STEPS
+        assert made(tmp_path, settings=SAVING).train(resume_from_checkpoint=True).global_step == STEPS
         assert verify(tmp_path / "receipt.json") == []
 
 
@@ -190,7 +190,25 @@ def test_a_handler_of_ones_own_is_told_after_the_journal(tmp_path):
         trainer.train()
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert found == [[2, 3]]
+    assert found == [[1, 2, 3]]
+
+
+def test_so_is_one_that_is_registered_meanwhile_and_calls_the_one_before(tmp_path):
+    told, found = [], []
+
+    class Registers(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            before = signal.signal(signal.SIGUSR1, lambda *_: (found.append(shown(tmp_path)), before(*_)))
+
+    first = signal.signal(signal.SIGUSR1, lambda *_: told.append(shown(tmp_path)))
+    try:
+        trainer = unseeded(tmp_path, settings=SAVING, callbacks=[Registers()])
+        stepping(trainer.optimizer, 3, lambda: (os.kill(os.getpid(), signal.SIGUSR1), found.append("in the step")))
+        trainer.train()
+    finally:
+        signal.signal(signal.SIGUSR1, first)
+    assert found == ["in the step", [1, 2, 3]]
+    assert told == [[1, 2, 3]]
 
 
 def test_who_catches_an_interruption_goes_on_and_can_be_interrupted_again(tmp_path):

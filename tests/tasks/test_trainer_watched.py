@@ -1,22 +1,25 @@
 """Whoever may look at the weights of a private trainer's step looks after the journal has it."""
 
+from functools import wraps
+
 import pytest
 import torch
 from tests.tasks.test_trainer import STEPS, optimizer_of
-from tests.tasks.test_trainer_kept import SAVING, unseeded
+from tests.tasks.test_trainer_kept import SAVING, plain_rows, unseeded
 from tests.tasks.test_trainer_refusals import Rows, arguments, made, plan, refused
 from tests.tasks.text.tiny import bert
 from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
+from plrvo.audit.receipt import verify
 from plrvo.records.journal import Journal
 from plrvo.tasks.trainer import PrivateTrainer
-from plrvo.tasks.trainer_watched import looks_at_logs, looks_at_steps
+from plrvo.tasks.trainer_watched import looks_at_logs, looks_at_steps, runs_own_code
 from plrvo.training.receipts import weights_digest
 
 
 class Looker:
-    """Has looked at the model, and compares it with the journal of then."""
+    """Has looked at the model, and compares it with the journal of then: steps of fresh noise may just be counted."""
 
     def __init__(self, folder):
         self.folder, self.steps = folder, []
@@ -24,7 +27,7 @@ class Looker:
     def look(self, step, model):
         if step:
             digest = weights_digest(p for p in model.parameters() if p.requires_grad)
-            assert Journal.open(self.folder / "journal.jsonl").weights_at.get(step) == digest
+            assert Journal.open(self.folder / "journal.jsonl").weights_at.get(step) in ("", digest)
             self.steps.append(step)
 
 
@@ -103,9 +106,12 @@ def test_weights_that_a_tracker_of_transformers_uploads_at_the_end_are_in_the_jo
 
 def test_nothing_is_written_down_for_nobody(tmp_path):
     trainer = unseeded(tmp_path)
-    assert not looks_at_steps(trainer, PrivateTrainer)
+    assert runs_own_code(trainer, PrivateTrainer)  # a data set of one's own
+    trainer.train_dataset = plain_rows()
+    assert not runs_own_code(trainer, PrivateTrainer)
     assert not looks_at_logs(trainer, PrivateTrainer)
     trainer.train()
+    assert not runs_own_code(trainer, PrivateTrainer)
     assert list(Journal.open(tmp_path / "journal.jsonl").weights_at) == [STEPS]
 
 
@@ -154,3 +160,90 @@ def test_a_schedule_of_ones_own_looks_after_the_journal(tmp_path):
     )
     trainer.train()
     assert looker.steps == list(range(1, STEPS + 1))
+
+
+def optimizers(look, trainer):
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            done = super().step(closure)
+            look()
+            return done
+
+    trainer.optimizer = Own(list(trainer.model.classifier.parameters()), lr=0.1)
+
+
+def rates(look, trainer):
+    trainer.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(trainer.optimizer, lambda _: (look(), 1.0)[1])
+
+
+def hooks(look, trainer):
+    trainer.model.get_input_embeddings().register_forward_pre_hook(lambda *_: look())
+
+
+def forwards(look, trainer):
+    class Own(type(trainer.model)):
+        @wraps(type(trainer.model).forward)  # has the name of what it wraps
+        def forward(self, *args, **kwargs):
+            look()
+            return super().forward(*args, **kwargs)
+
+    trainer.model.__class__ = Own
+
+
+def collators(look, trainer):
+    collate = trainer.data_collator
+    trainer.data_collator = lambda rows: (look(), collate(rows))[1]
+
+
+def data(look, trainer):
+    class Own(list):
+        def __getitem__(self, index):
+            look()
+            return super().__getitem__(index)
+
+    trainer.train_dataset = torch.utils.data.Subset(Own(plain_rows()), range(24))
+
+
+def criteria(look, trainer):
+    class Own(torch.nn.CrossEntropyLoss):
+        def forward(self, *given):
+            look()
+            return super().forward(*given)
+
+    loss = Own(reduction="none")
+    trainer._criterion = lambda outputs, labels: loss(outputs.logits, labels)
+
+
+def callbacks(look, trainer):
+    class Late(TrainerCallback):
+        """Puts a hook into the model when the run is under way, and is gone."""
+
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            if state.global_step == 2:
+                hooks(look, trainer)
+                trainer.remove_callback(Late)
+
+    trainer.add_callback(Late)
+
+
+@pytest.mark.parametrize("put", [optimizers, rates, hooks, forwards, collators, data, criteria, callbacks])
+def test_so_does_whatever_runs_in_a_step(tmp_path, put):
+    looker, trainer = Looker(tmp_path), unseeded(tmp_path)
+    trainer.train_dataset = plain_rows()
+    put(lambda: looker.look(0 if trainer._noisy is None else trainer._noisy.steps_taken, trainer.model), trainer)
+    trainer.train()
+    assert STEPS - 1 in looker.steps
+    assert list(Journal.open(tmp_path / "journal.jsonl").weights_at) == list(range(1, STEPS + 1))
+    assert verify(tmp_path / "receipt.json") == []
+
+
+def test_so_does_a_class_that_was_given_another_method_for_all(tmp_path, monkeypatch):
+    looker, trainer = Looker(tmp_path), unseeded(tmp_path)
+    trainer.train_dataset = plain_rows()
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        looker.look(state.global_step, model)
+
+    monkeypatch.setattr(TrainerCallback, "on_step_end", on_step_end)
+    trainer.train()
+    assert set(looker.steps) == set(range(1, STEPS + 1))

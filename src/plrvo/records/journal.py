@@ -5,6 +5,10 @@ a run takes. Before each release a line with the step and a digest of the weight
 
     {"release": 3, "step": 75, "weights": "9f2c...", "check": "51ab..."}
 
+Code of the caller's own that runs in every step may look at every step. With noise that is not taken again after a
+crash, the steps that it could have seen only have to be counted: a line without weights is written before the step, and
+another one with its weights if the step is released after all.
+
 What follows from it:
 
 - A run that is killed after a release, before the next checkpoint, repeats those steps from the same random streams
@@ -15,7 +19,8 @@ What follows from it:
 - `plrvo verify` refuses a receipt that is older than the last release.
 
 So the steps in the ledger of a receipt that verifies are never fewer than the steps of which something was seen. A
-release costs one digest of the trainable weights and one flush to disk; a step that is not released costs nothing.
+release costs one digest of the trainable weights and one flush to disk, a step that is counted in advance the flush; a
+step that is neither costs nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from typing import Any
 from plrvo.files import open_regular, parse_json, read_at_most
 from plrvo.validate import InvalidArgument, counted, shortened
 
+_UNKNOWN = ""  # the weights of a step that was counted before it was taken
 _LARGEST = 1 << 28  # bytes: more than a million releases
 
 
@@ -50,7 +56,7 @@ class Journal:
 
     @property
     def releases(self) -> int:
-        return len(self.weights_at)
+        return self.content.count(b"\n")
 
     @property
     def steps(self) -> int:
@@ -63,8 +69,9 @@ class Journal:
         A step that an earlier life of the run released must have the same weights again. Until the last of those is
         reached, nothing else is shown: the repetition has not been proved to be one.
         """
-        if step in self.weights_at:
-            if digest() != self.weights_at[step]:
+        known = self.weights_at.get(step)
+        if known:
+            if digest() != known:
                 raise InvalidArgument(
                     "resume",
                     str(self.path.parent),
@@ -73,9 +80,14 @@ class Journal:
                 )
             return wanted
         if not wanted or step < self.steps:
-            return False
+            return wanted and known == _UNKNOWN  # counted, whatever they are
         self._append(step, digest())
         return True
+
+    def count(self, step: int) -> None:
+        """Write down that somebody may see this step as soon as it is taken, of which nothing else is known yet."""
+        if step > self.steps:
+            self._append(step, _UNKNOWN)
 
     def summary(self) -> dict[str, Any]:
         """What a checkpoint and a receipt say of the releases so far."""
@@ -143,10 +155,16 @@ def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         row = _row(line)
-        if row is None or row["release"] != number or (rows and row["step"] <= rows[-1]["step"]):
+        if row is None or row["release"] != number or (rows and not _follows(row, rows[-1])):
             raise InvalidArgument("resume", str(path), f"a whole journal; line {number} of this one is damaged")
         rows.append(row)
     return rows
+
+
+def _follows(row: dict[str, Any], last: dict[str, Any]) -> bool:
+    """A later step, or the weights of the last one, of which they are not there yet."""
+    says = last["weights"] == _UNKNOWN != row["weights"]
+    return bool(row["step"] > last["step"] or (row["step"] == last["step"] and says))
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

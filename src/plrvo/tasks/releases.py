@@ -49,6 +49,12 @@ class Releases:
             self.engine.charge.release(self.journal.steps)
         return permitted
 
+    def count(self, step: int) -> None:
+        """Whatever is seen of this step, which is not taken yet, and whoever sees it."""
+        self.journal.count(step)
+        if self.engine.charge is not None:
+            self.engine.charge.release(self.journal.steps)
+
     def take_up(self, known: dict[str, Any], *, may_end: bool = False) -> int:
         """Go on where the checkpoint that knows so much of the journal was written; how many steps are forfeited.
 

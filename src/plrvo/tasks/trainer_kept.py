@@ -1,9 +1,11 @@
 """What a private trainer keeps: a journal of what was shown, checkpoints that it goes on from, weights with a receipt.
 
 Whatever shows something of a step's weights (an evaluation, a checkpoint, own code that is given the model, the end of
-the run, even by a crash) is written into the journal before. So the steps of a receipt are never fewer than those of
-which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`). Where that cannot be written
-down (a full disk, half a step of noise that can be taken again), the weights are erased before anybody has the model.
+the run, even by a crash) is written into the journal before; with fresh noise, code in a step that is not known not to
+look (`plrvo.tasks.trainer_code`) has every step counted in advance. So the steps of a receipt are never fewer than
+those of which something was seen, whatever becomes of the run in between (`plrvo.tasks.releases`). Where that cannot be
+written down (a full disk, half a step of noise that can be taken again), the weights are erased before anybody has the
+model.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from plrvo.tasks.trainer_checkpoints import PRIVATE, refuse_earlier
 from plrvo.tasks.trainer_receipt import run_of, task_of
 from plrvo.tasks.trainer_schedule import kept_state, load_state
 from plrvo.tasks.trainer_signals import Signals
-from plrvo.tasks.trainer_watched import looks_at_logs, looks_at_steps, refuse_hooks
+from plrvo.tasks.trainer_watched import looks_at_logs, looks_at_steps, refuse_hooks, runs_own_code
 from plrvo.tasks.trainer_weights import written
 from plrvo.training import PrivacyEngine
 from plrvo.training.receipts import make_receipt, weights_digest
@@ -48,6 +50,7 @@ class KeptTrainer(Trainer):
     _saved_at = 0  # the step of the last checkpoint
     _whole_at = 0  # the last step that the optimizer has come to the end of
     _has_begun = _is_done = _is_erased = False
+    _runs_own_code = False  # has been found in a step, or before one
     _weights_of: int | None = None  # the step that they are of, where it is not the last: the best, or before lost ones
     _signals: Signals
 
@@ -96,8 +99,8 @@ class KeptTrainer(Trainer):
             except InvalidArgument:  # what has ended the run, if anything
                 pass
             except OSError as error:
-                if releases.journal.weights_at.get(step) == self._digest():
-                    return  # the account alone was not told
+                if releases.journal.weights_at.get(step) in ("", self._digest()):
+                    return  # it is counted; or the account alone was not told
                 why = str(error)
         self._erase(step, why)
 
@@ -121,14 +124,28 @@ class KeptTrainer(Trainer):
     def _step_in_one(self) -> Iterator[None]:
         """What the optimizer takes each step within: it comes to its end, and is written down if somebody may look."""
         self._signals.go_on()
+        self._signals.take_over()
         refuse_hooks(self._noisy.original_optimizer, self._noisy._hooks)
         with self._signals.held():
             before, self._has_begun = self._noisy.steps_taken, True
+            self._count_in_advance(before + 1)
             yield
             if self._noisy.steps_taken > before:
                 self._whole_at, self._weights_of = self._noisy.steps_taken, None
-                if looks_at_steps(self, self._plain_kind):
+                if self._releases.repeatable and looks_at_steps(self, self._plain_kind):
                     self._show()
+
+    def _count_in_advance(self, step: int) -> None:
+        """Count a step before it is taken, if its noise is fresh and code that may look at it runs in it or after it.
+
+        What was found once counts until the run is left: it may hide what it has put somewhere.
+        """
+        is_last_part = not self._noisy._check_skip_next_step(pop_next=False)
+        if self._releases.repeatable or not is_last_part or step > self.args.max_steps:
+            return
+        self._runs_own_code = self._runs_own_code or runs_own_code(self, self._plain_kind)
+        if self._any_process(self._runs_own_code) and self.is_world_process_zero():
+            self._releases.count(step)
 
     def _answer_signal(self) -> None:
         """Before whoever waits for a signal is told of it: they may look at the model."""
@@ -217,6 +234,7 @@ class KeptTrainer(Trainer):
         output, trained = Path(str(self.args.output_dir)), self.model
         plan: Any = self.engine.plan
         self._releases = Releases(output, plan, self.engine, self._noisy, self._digest)
+        self._runs_own_code = runs_own_code(self, self._plain_kind)
         self._noisy.around = self._step_in_one
         if not self._resumes and self.is_world_process_zero():
             self._releases.reserve(self._budget, f"{type(trained).__name__} in {output.name}")
@@ -265,6 +283,7 @@ class KeptTrainer(Trainer):
         At the end of a run its weights are given to whoever asks for them (the trackers of `report_to` do).
         """
         self._agree()
+        self._signals.take_over()
         control, step = self.control, self._noisy.steps_taken
         logs = self._as_the_first(control.should_log and looks_at_logs(self, self._plain_kind))
         ends = control.should_training_stop or step >= self.args.max_steps
@@ -283,6 +302,14 @@ class KeptTrainer(Trainer):
             return own
         asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
         torch.distributed.broadcast(asked, 0)
+        return bool(asked.item())
+
+    def _any_process(self, own: bool) -> bool:
+        """What any of the processes says: each may have callbacks of its own."""
+        if self.args.world_size == 1:
+            return own
+        asked = torch.tensor(own, dtype=torch.uint8, device=self.args.device)
+        torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
         return bool(asked.item())
 
     def _agree(self) -> None:

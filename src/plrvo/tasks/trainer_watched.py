@@ -3,18 +3,24 @@
 Own code that is given the model, or something with the model in it: callbacks, methods of a subclass, trackers,
 schedules of learning rates. What `transformers` and this package bring does not look, but at the end of a run (where
 weights may be uploaded), which is written down before.
+
+Noise that is taken again after a crash is safe from whoever else looks in a step (a layer, a collator with the model at
+hand). Fresh noise is not: there all code that runs in a step is asked for, and has to be known not to look.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 from transformers import Trainer, TrainerCallback
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from plrvo.tasks.trainer_callbacks import Told
+from plrvo.tasks.trainer_code import all_known
 from plrvo.validate import InvalidArgument
 
 _OURS = ("transformers", "plrvo")
@@ -43,6 +49,27 @@ def looks_at_steps(trainer: Trainer, base: type[Trainer]) -> bool:
     if trainer.lr_scheduler is not None and not _is_ours(rates) and not rates.__module__.startswith("torch."):
         return True
     return any(_has_own(callback, _EACH_STEP) for callback in trainer.callback_handler.callbacks)
+
+
+def runs_own_code(trainer: Any, base: type[Trainer]) -> bool:
+    """Whether anything runs between two steps that is not known not to look."""
+    return looks_at_steps(trainer, base) or not all_known(_run_by(trainer, base))
+
+
+def _run_by(trainer: Any, base: type[Trainer]) -> list[Any]:
+    """What a step calls, and what is called until the next one has begun."""
+    own = ("model", "_private", "optimizer", "_noisy", "lr_scheduler", "_criterion", "data_collator", "train_dataset")
+    noisy = trainer._noisy
+    methods = [value for kind in base.__mro__[:-1] for name, value in vars(kind).items() if name not in _AFTER]
+    return [
+        *(getattr(trainer, name, None) for name in own),
+        *(() if noisy is None else (noisy.original_optimizer, noisy.noise)),
+        *(trainer.callback_handler, *trainer.callback_handler.callbacks),
+        *(method for method in methods if isinstance(method, Callable)),  # type: ignore[arg-type]
+        *(hooks for name, hooks in vars(torch_module).items() if name.startswith("_global_")),
+        *(hooks for name, hooks in vars(torch_optimizer).items() if name.startswith("_global_")),
+        ALL_ATTENTION_FUNCTIONS,
+    ]
 
 
 def looks_at_logs(trainer: Trainer, base: type[Trainer]) -> bool:
