@@ -135,7 +135,7 @@ def test_targets_of_few_rows_that_a_statistic_is_taken_of_are_told_at_once(rows)
     generator = torch.Generator().manual_seed(0)
     y, labels = torch.randn(rows, generator=generator), (torch.arange(rows) < 2).float()
     assert tried(lambda o, _: (o[:, 0] - (y - y.mean())).square().mean(), rows=rows)
-    # Rows are drawn in secret: of six rows one try in 70 has two that have the same label. Five miss once in 10^9 runs.
+    # Rows are drawn in secret: of six rows 9 of 800 tries missed it. At that rate five miss once in 10^9 runs.
     weighted = lambda o, _: (o[:, 0].square() * torch.where(labels == 1, 1, labels.mean())).mean()  # noqa: E731
     assert any(tried(weighted, rows=rows) for _ in range(5))
     assert tried(lambda o, _: (o[:, 0] - y).square().mean(), rows=rows) is False
