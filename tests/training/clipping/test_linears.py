@@ -207,6 +207,29 @@ def test_a_pass_that_fails_gives_weights_back() -> None:
     assert layer.weight is own
 
 
+def test_an_interrupted_pass_gives_weights_back_when_it_is_over() -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    layer = nn.Linear(WIDTH, WIDER)
+    own, lent = layer.weight, Lent(layer)
+    layer.register_forward_hook(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        layer(normal(300, WIDTH))
+    lent.remove()
+    assert layer.weight is own
+
+
+def test_by_name_and_with_tensors_of_other_kinds(calls: list[Any]) -> None:
+    class Own(Tensor):
+        pass
+
+    x, weight = normal(300, WIDTH), normal(WIDER, WIDTH).as_subclass(Weight)
+    assert type(functional.linear(input=x, weight=weight)) is Tensor
+    assert len(calls) == matrices._has_kernel()
+    assert type(functional.linear(x.as_subclass(Own), weight)) is Own
+
+
 def test_nothing_is_kept_that_nobody_needs() -> None:
     """With weights that want no gradient, as in a step that keeps books, an input is not kept."""
     kept: list[Tensor] = []

@@ -71,11 +71,16 @@ class Weight(Tensor):
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             args, kwargs = tuple(map(_ordinary, args)), {name: _ordinary(v) for name, v in (kwargs or {}).items()}
-            if function is functional.linear:
-                return times(*args, **kwargs)
-            if function is torch.addmm and len(args) == 3 and not kwargs and _is_bias(args[0], args[2]):
-                return times(args[1], args[2].t(), args[0])
-            return function(*args, **kwargs)
+        if function is functional.linear:
+            return _linear(*args, **kwargs)
+        if function is torch.addmm and len(args) == 3 and not kwargs and _is_bias(args[0], args[2]):
+            return times(args[1], args[2].t(), args[0])
+        return function(*args, **kwargs)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """By the names that `functional.linear` has."""
+    return times(input, weight, bias)
 
 
 def _ordinary(value: Any) -> Any:
@@ -127,9 +132,12 @@ class Lent:
                 self._own[layer], layer._parameters["weight"] = own, lent
 
     def _take_back(self, layer: nn.Module, *_: Any) -> None:
-        if layer in self._own:
-            layer._parameters["weight"] = self._own.pop(layer)
+        if (own := self._own.pop(layer, None)) is not None:
+            layer._parameters["weight"] = own
 
     def remove(self) -> None:
+        """Also what a pass has left behind that was interrupted, after which no hook is called."""
         for hook in self._hooks:
             hook.remove()
+        for layer in tuple(self._own):
+            self._take_back(layer)

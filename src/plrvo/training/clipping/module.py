@@ -299,6 +299,8 @@ class BookkeepingModule(AbstractGradSampleModule):
     def remove_hooks(self) -> None:
         self.watch.remove()
         self._lent.remove()
+        for layer in tuple(self._attached):  # of a pass that was interrupted
+            self._attach_again(layer)
         for hook in (*self._hooks, *(hook for hooks in self._of_layer.values() for hook in hooks)):
             hook.remove()
         self._hooks.clear()
@@ -381,9 +383,7 @@ class BookkeepingModule(AbstractGradSampleModule):
     def _tap(self, name: str, recorder: Recorder, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         if layer not in self._attached:
             return None
-        for m, attached in self._attached.pop(layer):
-            m._parameters.update(attached)
-        take_own_weights(layer)
+        self._attach_again(layer)
         is_spread, had_one = layer in self._spread, self._spread.pop(layer, False)
         generator, buffers, drawing = self._starts.pop(layer, (None, {}, None))
         if drawing is not None:
@@ -409,6 +409,11 @@ class BookkeepingModule(AbstractGradSampleModule):
         if is_spread:
             tapped = {key: for_each_example(t, had_one) for key, t in tapped.items()}
         return map_tensors(output, lambda t: tapped.get(id(t), t))
+
+    def _attach_again(self, layer: nn.Module) -> None:
+        for m, attached in self._attached.pop(layer):
+            m._parameters.update(attached)
+        take_own_weights(layer)
 
     def _is_seen_by_nobody(self, layer: nn.Module) -> bool:
         """Whether no hook is given the layer's output before ours: it may be kept."""
